@@ -1,0 +1,90 @@
+"""Files and folders that appear whole or not at all: written aside, then moved into place."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from demitasse.errors import FolderError
+
+
+@contextmanager
+def new_file(target: Path) -> Iterator[BinaryIO]:
+    """A file to write, which takes the place of `target` when the block ends well and vanishes when it does not."""
+    parent = _writable_parent(target)
+    handle, aside = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(aside, 0o666 & ~_umask())
+        os.replace(aside, target)
+    except BaseException:  # Ctrl-C too
+        Path(aside).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def new_folder(target: Path, mark: str) -> Iterator[Path]:
+    """A folder to fill, which takes the place of `target` when the block ends well and vanishes when it does not.
+
+    An existing `target` is replaced only if it is empty or holds the file `mark`, that is, if it is one of ours.
+    Killed at any point, `target` is absent, as it was, or complete.
+    """
+    if target.exists() and not _replaceable(target, mark):
+        raise FolderError(
+            f"{target} exists and is not a demitasse model; choose a new folder, or remove it yourself first"
+        )
+    parent = _writable_parent(target)
+    aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=parent))
+    try:
+        os.chmod(aside, 0o777 & ~_umask())
+        yield aside
+        for path in aside.rglob("*"):
+            _sync(path)
+        old = None
+        if target.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".old", dir=parent))
+            os.rename(target, old / target.name)
+        os.rename(aside, target)
+        _sync(parent)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    if old is not None:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _replaceable(target: Path, mark: str) -> bool:
+    return target.is_dir() and ((target / mark).is_file() or not any(target.iterdir()))
+
+
+def _writable_parent(target: Path) -> Path:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise FolderError(f"cannot make the folder {target.parent} ({problem.strerror})") from problem
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise FolderError(f"cannot write into {target.parent} (permission denied); choose a folder you may write to")
+    return target.parent
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _umask() -> int:
+    # There is no way to read it but to set it.
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

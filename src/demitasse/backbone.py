@@ -1,0 +1,278 @@
+"""How Hugging Face models are built, in one place.
+
+It finds the list of layers and whatever the model applies after the last one (the final norm) by watching a forward
+pass rather than by a table of names, gives the pooled state at every depth from one pass, and gives a shorter model
+whose config says so. The promise: the state at depth k is exactly what the model truncated at k puts out.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from demitasse.errors import BackboneError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+# Lists in a config that may happen to be as long as the model is deep, but say nothing about layers.
+_NOT_PER_LAYER = {"architectures", "pos_att_type"}
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A transformer, where its layers are, and what it applies after the last one."""
+
+    model: PreTrainedModel
+    layers_name: str  # such as "encoder.layer"
+    tail_names: tuple[str, ...]  # modules applied after the last layer, such as ("final_norm",); often none
+    width: int  # of the token states that come out
+    depth: int  # how many layers are run
+    runs_empty: bool = True  # whether transformers can make and run this architecture with no layer at all
+
+    @property
+    def layers(self) -> nn.ModuleList:
+        """The transformer layers, first to last."""
+        found = self.model.get_submodule(self.layers_name)
+        assert isinstance(found, nn.ModuleList)
+        return found
+
+    @property
+    def name(self) -> str:
+        """The class of the model, such as `BertModel`."""
+        return type(self.model).__name__
+
+    def truncated(self, depth: int) -> Backbone:
+        """The first `depth` layers as a model of its own: shares every weight, leaves this one as it is."""
+        # Where transformers fails without layers, one stays in place and is never reached (see `states`).
+        kept = depth if self.runs_empty else max(1, depth)
+        config = _truncated_config(self.model.config, len(self.layers), kept)
+        shared = [*self.model.parameters(), *self.model.buffers(), *self.layers]
+        memo: dict[int, Any] = {id(thing): thing for thing in shared}
+        memo[id(self.model.config)] = config
+        model = copy.deepcopy(self.model, memo)
+        parent_name, _, list_name = self.layers_name.rpartition(".")
+        setattr(model.get_submodule(parent_name), list_name, nn.ModuleList(self.layers[:kept]))
+        return replace(self, model=model, depth=depth)
+
+    def states(
+        self,
+        inputs: Mapping[str, Tensor],
+        depths: Collection[int],
+        pool: Callable[[Tensor], Tensor],
+    ) -> dict[int, Tensor]:
+        """`pool` of the token states (B, T, D) at each of `depths`, from one forward pass over `self.depth` layers.
+
+        Each state is pooled as soon as it is there, so the token states of the depths are never held together.
+        """
+        pooled: dict[int, Tensor] = {}
+        caller = threading.get_ident()
+        tail = [self.model.get_submodule(name) for name in self.tail_names]
+
+        def tap(depth: int) -> Callable[..., None]:
+            def record(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+                # Cuts share layers, so another thread may be running this very layer for another cut.
+                if threading.get_ident() != caller:
+                    return
+                hidden = _layer_input(args, kwargs)
+                for after in tail:
+                    hidden = after(hidden)
+                pooled[depth] = pool(hidden)
+                if depth == self.depth:
+                    raise _Enough
+
+            return record
+
+        # The state at depth k is what layer k + 1 is given: whatever stands between two layers has been applied.
+        taps = [
+            layer.register_forward_pre_hook(tap(depth), with_kwargs=True)
+            for depth, layer in enumerate(self.layers)
+            if depth in depths
+        ]
+        try:
+            last = _forward(self.model, inputs)
+            if self.depth in depths:
+                pooled[self.depth] = pool(last)
+        except _Enough:
+            pass
+        finally:
+            for handle in taps:
+                handle.remove()
+        return pooled
+
+    def parameters_at(self, depth: int) -> int:
+        """How many parameters the model truncated at `depth` holds."""
+        dropped = sum(p.numel() for layer in list(self.layers)[depth:] for p in layer.parameters())
+        return sum(p.numel() for p in self.model.parameters()) - dropped
+
+
+def find_backbone(model: PreTrainedModel) -> Backbone:
+    """The backbone that `model` is, or a `BackboneError` that says why it cannot be cut."""
+    model.eval()  # type: ignore[no-untyped-call]
+    layers_name = _find_layers(model)
+    tail_names, width = _watch(model, layers_name)
+    backbone = Backbone(model, layers_name, tail_names, width, model.config.num_hidden_layers)
+    backbone = replace(backbone, runs_empty=_runs_empty(backbone))
+    _check_shallow(backbone)
+    return backbone
+
+
+class _Enough(Exception):  # noqa: N818 - not an error: the state that was asked for has been seen
+    """Ends a forward pass at the input of a layer that is not to be run."""
+
+
+def _find_layers(model: PreTrainedModel) -> str:
+    """The name of the one `ModuleList` that is as long as the config says the model is deep."""
+    depth = getattr(model.config, "num_hidden_layers", None)
+    if not isinstance(depth, int):
+        raise BackboneError(f"{type(model).__name__} does not say how many layers it has, so it cannot be cut")
+    lists = {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, nn.ModuleList) and len(module) == depth
+    }
+    # A list inside another (the parts of a layer, the experts of a mixture) is not the list of layers. A model cut
+    # to no layers at all keeps an empty list, and only one.
+    outermost = [name for name in lists if not any(name.startswith(f"{other}.") for other in lists)]
+    if not outermost:
+        raise BackboneError(
+            f"{type(model).__name__} keeps no list of {depth} layers (its layers are shared or nested), "
+            "so it cannot be cut"
+        )
+    if len(outermost) > 1:
+        raise BackboneError(
+            f"{type(model).__name__} keeps several lists of {depth} layers ({', '.join(outermost)}), "
+            "so it cannot be cut"
+        )
+    return str(outermost[0])
+
+
+def _watch(model: PreTrainedModel, layers_name: str) -> tuple[tuple[str, ...], int]:
+    """The modules that run between the last layer and the output, and the width of that output.
+
+    Follows the values through one forward pass: a module belongs to the tail if it is given what the layer before
+    it put out, until that equals the model's output.
+    """
+    layers = model.get_submodule(layers_name)
+    assert isinstance(layers, nn.ModuleList)
+    calls: list[tuple[str, Tensor, Tensor]] = []  # (module, input, output), in the order they ran
+    order: list[int] = []  # which layers ran
+
+    def log_call(name: str) -> Callable[..., None]:
+        def record(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+            given, gave = _layer_input(args, kwargs), _first(output)
+            if isinstance(given, Tensor) and isinstance(gave, Tensor):
+                calls.append((name, given, gave))
+
+        return record
+
+    def log_layer(index: int) -> Callable[..., None]:
+        def record(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            calls.clear()  # only what follows the last layer matters
+            order.append(index)
+            calls.append((f"{layers_name}.{index}", _first(output), _first(output)))
+
+        return record
+
+    handles = [layer.register_forward_hook(log_layer(i)) for i, layer in enumerate(layers)]
+    for name, module in model.named_modules():
+        if not name.startswith(f"{layers_name}.") and not any(module.children()):
+            handles.append(module.register_forward_hook(log_call(name), with_kwargs=True))
+    try:
+        with torch.no_grad():
+            output = _forward(model, _sample_inputs(model))
+    finally:
+        for handle in handles:
+            handle.remove()
+    if order != list(range(len(layers))):
+        raise BackboneError(
+            f"{type(model).__name__} does not run each of its {len(layers)} layers once and in order "
+            "(its layers are shared), so it cannot be cut"
+        )
+    # A model of no layers needs no tail: its only state is its output.
+    return _tail_of(calls, output) if order else (), output.shape[-1]
+
+
+def _tail_of(calls: list[tuple[str, Tensor, Tensor]], output: Tensor) -> tuple[str, ...]:
+    """The modules of `calls` that lead from what the first put out to `output`; none where that cannot be followed.
+
+    Then either something belongs to the last layer without being in it, as DeBERTa's convolution does, or the model
+    does what no cut can reproduce: `_check_shallow` tells the two apart.
+    """
+    hidden, tail = calls[0][2], list[str]()
+    for module, given, gave in calls[1:]:
+        if torch.equal(hidden, output):
+            break
+        if given.shape == hidden.shape and torch.equal(given, hidden):
+            tail.append(module)
+            hidden = gave
+    return tuple(tail) if torch.equal(hidden, output) else ()
+
+
+def _runs_empty(backbone: Backbone) -> bool:
+    """Whether transformers survives an empty list of layers: DeBERTa's forward pass and ModernBERT's config do not."""
+    try:
+        empty = backbone.truncated(0).model
+        type(empty.config).from_dict(empty.config.to_dict())
+        with torch.no_grad():
+            _forward(empty, _sample_inputs(empty))
+    except Exception:  # whatever it raises, the answer is no
+        return False
+    return True
+
+
+def _check_shallow(backbone: Backbone) -> None:
+    """Refuse a model whose states at depths 0 and 1 differ from the model truncated there."""
+    inputs = _sample_inputs(backbone.model)
+    for depth in range(min(2, backbone.depth)):
+        with torch.no_grad():
+            inside, alone = (
+                backbone.truncated(kept).states(inputs, [depth], lambda hidden: hidden)[depth]
+                for kept in (depth + 1, depth)
+            )
+        if not torch.allclose(inside.float(), alone.float(), atol=1e-3, rtol=1e-3):
+            raise BackboneError(
+                f"{backbone.name} truncated at {depth} layers gives other states than inside the whole model, "
+                "so it cannot be cut"
+            )
+
+
+def _sample_inputs(model: PreTrainedModel) -> dict[str, Tensor]:
+    vocabulary = len(model.get_input_embeddings().weight)  # type: ignore[arg-type]
+    padding = getattr(model.config, "pad_token_id", None)
+    ids = [token for token in range(min(64, vocabulary)) if token != padding][-8:]
+    tokens = torch.tensor(ids, device=model.device).reshape(2, -1)
+    return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+
+
+def _forward(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Tensor:
+    """The last token states (B, T, D) of `model`."""
+    # Decoders would otherwise build a cache of keys and values that nobody reads.
+    extra = {"use_cache": False} if "use_cache" in inspect.signature(model.forward).parameters else {}
+    output: Tensor = model(**inputs, **extra).last_hidden_state
+    return output
+
+
+def _layer_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return args[0] if args else kwargs.get("hidden_states")
+
+
+def _first(output: Any) -> Any:
+    return output[0] if isinstance(output, tuple) else output
+
+
+def _truncated_config(config: PreTrainedConfig, depth: int, kept: int) -> PreTrainedConfig:
+    """`config` for the first `kept` of `depth` layers, every list it keeps per layer cut too."""
+    shorter = copy.deepcopy(config)
+    for key, value in vars(config).items():
+        if isinstance(value, (list, tuple)) and len(value) == depth and key not in _NOT_PER_LAYER:
+            setattr(shorter, key, value[:kept])
+    shorter.num_hidden_layers = kept
+    return shorter

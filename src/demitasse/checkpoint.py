@@ -1,0 +1,81 @@
+"""Transformers read from and written to folders: safetensors only, every weight accounted for."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from demitasse.errors import FolderError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+
+def read_model(folder: str, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
+    """The transformer kept in `folder`: safetensors only, every weight accounted for."""
+    from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding
+
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        # T5 and its kin are asked for their encoder; for most others both give the same class.
+        encoders = AutoModelForTextEncoding._model_mapping
+        auto = AutoModelForTextEncoding if type(config) in encoders else AutoModel
+        with _quiet_transformers():
+            # The format is always named: transformers would otherwise take bfloat16 from the config.
+            model, report = auto.from_pretrained(
+                folder,
+                config=config,
+                dtype=dtype,
+                use_safetensors=True,
+                local_files_only=True,
+                output_loading_info=True,
+            )
+    except Exception as problem:  # transformers, safetensors and json each raise their own
+        reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
+        raise FolderError(
+            f"no model can be read from {folder} ({reason}); it needs config.json and its weights as "
+            "model.safetensors (pickled weights are never read)"
+        ) from problem
+    _refuse_missing(folder, report, config)
+    return model.to(device).eval()  # type: ignore[no-any-return]
+
+
+def write_model(model: PreTrainedModel, folder: str) -> None:
+    """Write the transformer's config.json and its weights as safetensors into `folder`."""
+    with _quiet_transformers():
+        model.save_pretrained(folder)
+
+
+def _refuse_missing(folder: str, report: Mapping[str, Any], config: PreTrainedConfig) -> None:
+    """Refuse weights that transformers would make up at random, as it does for a model sliced by hand."""
+    # The pooler is not used here, and many good checkpoints lack it.
+    missing = sorted(key for key in report["missing_keys"] if not re.match(r"(.*\.)?pooler\.", key))
+    mismatched = sorted(str(entry[0]) for entry in report["mismatched_keys"])
+    if missing or mismatched:
+        named = ", ".join((missing + mismatched)[:3])
+        raise FolderError(
+            f"the weights in {folder} do not fit its config.json of {config.num_hidden_layers} layers: "
+            f"{len(missing)} are missing and {len(mismatched)} have another shape (such as {named}); "
+            "if layers were removed by hand, set num_hidden_layers to what is left"
+        )
+
+
+@contextmanager
+def _quiet_transformers() -> Iterator[None]:
+    """No progress bars and no load report: what matters in it is checked and said in one sentence."""
+    from transformers.utils import logging as their_logging
+
+    level, bars = their_logging.get_verbosity(), their_logging.is_progress_bar_enabled()
+    their_logging.set_verbosity(logging.CRITICAL)
+    their_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        their_logging.set_verbosity(level)
+        if bars:
+            their_logging.enable_progress_bar()  # type: ignore[no-untyped-call]

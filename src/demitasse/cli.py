@@ -1,0 +1,177 @@
+"""The command line: results on stdout, progress and errors on stderr, exit 2 for a bad option or input."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import signal
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from itertools import islice, tee
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from demitasse._version import __version__
+from demitasse.cut import Cut
+from demitasse.errors import DataError, DemitasseError
+from demitasse.vectors_out import check_format, write_vectors
+
+if TYPE_CHECKING:
+    from demitasse.encoder import Encoder
+
+app = typer.Typer(
+    name="demitasse",
+    help="One sentence-embedding model, cut to any size.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+ModelOption = Annotated[str, typer.Option("--model", "-m", help="Model folder or hub name.")]
+CutOption = Annotated[str | None, typer.Option("--cut", "-c", help="Layers x dims, such as 3x128; default: all.")]
+DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda or mps; default: the GPU if there is one.")]
+OutOption = Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")]
+
+
+@app.command()
+def encode(  # noqa: PLR0913 - options of a command, each named when used
+    model: ModelOption,
+    texts: Annotated[list[str] | None, typer.Argument(help="Texts to encode.")] = None,
+    cut: CutOption = None,
+    input: Annotated[
+        Path | None, typer.Option("--input", "-i", help="File with a text a line (.gz too); - is stdin.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A .npy or .jsonl file; default: stdout.")
+    ] = None,
+    prompt: Annotated[str | None, typer.Option(help="One of the model's prompts, such as query.")] = None,
+    device: DeviceOption = None,
+) -> None:
+    """Encode texts: arguments, a file or stdin, one text a line, as JSON lines or a .npy file."""
+    if output is not None:
+        check_format(output)
+    source = _texts(texts, input)
+    encoder = _load(model, cut, device)
+    shown, encoded = tee(source)
+    vectors = encoder.encode_iter(encoded, prompt=prompt)
+    count = write_vectors(zip(shown, vectors, strict=True), encoder.full.dims, output)
+    if output is not None:
+        typer.echo(f"{count} vectors of {encoder.full} written to {output}", err=True)
+
+
+@app.command()
+def fit(  # noqa: PLR0913
+    sentences: Annotated[Path, typer.Argument(help="File with a sentence a line (.gz too); - is stdin.")],
+    base: Annotated[str, typer.Option("--base", "-b", help="Model folder or hub name to start from.")],
+    out: OutOption,
+    limit: Annotated[int | None, typer.Option(min=1, help="Read at most this many sentences.")] = None,
+    order: Annotated[bool, typer.Option(help="Turn the space so that fewer dims lose less.")] = True,
+    refine: Annotated[bool, typer.Option(help="Distil similarities into the exits after the closed form.")] = True,
+    device: DeviceOption = None,
+) -> None:
+    """Fit an exit at every depth from unlabelled sentences, so that shallow cuts give good vectors."""
+    from demitasse.fitting import fit_exits
+
+    encoder = _load(base, None, device)
+    lines = list(islice(_lines(sentences), limit))
+    fitted = fit_exits(encoder, lines, order=order, refine=refine)
+    fitted.save(out)
+    typer.echo(f"{out}: {fitted!r}, fitted on {fitted.record['data']['sentences']} sentences")
+    typer.echo("on held-out sentences, against the full model:")
+    for entry in fitted.record["cuts"]:
+        quality = entry["held_out"]
+        typer.echo(
+            f"  {entry['cut']:>8}  cosine {quality['cosine']:.3f}  "
+            f"correlation of similarities {quality['similarity']:.3f}"
+        )
+
+
+@app.command()
+def info(
+    model: Annotated[str, typer.Argument(help="Model folder or hub name.")],
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for machines.")] = False,
+) -> None:
+    """Show a model's layers, dims and exits, and what each cut weighs."""
+    from demitasse.sizes import describe, size_table
+
+    encoder = _load(model, None, "cpu")
+    facts = describe(encoder)
+    typer.echo(json.dumps(facts, indent=2, ensure_ascii=False) if as_json else size_table(facts))
+
+
+@app.command("cut")
+def cut_(
+    model: Annotated[str, typer.Argument(help="Model folder or hub name.")],
+    cut: Annotated[str, typer.Argument(help="Layers x dims, such as 3x128.")],
+    out: OutOption,
+) -> None:
+    """Save a smaller model, which plain sentence-transformers opens too."""
+    encoder = _load(model, cut, "cpu")
+    encoder.save(out)
+    written = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    typer.echo(f"{out}: {encoder!r}, {written / 1e6:.1f} MB")
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False) -> None:
+    if version:
+        typer.echo(f"demitasse {__version__}")
+        raise typer.Exit
+
+
+def _load(model: str, cut: str | None, device: str | None) -> Encoder:
+    wanted = None if cut is None else Cut.parse(cut)  # a misspelt cut should not wait for the model
+    import demitasse
+
+    encoder = demitasse.load(model, device=device)
+    return encoder if wanted is None else encoder.cut(*wanted)
+
+
+def _texts(texts: list[str] | None, source: Path | None) -> Iterator[str]:
+    if texts and source is not None:
+        raise DataError("texts were given both as arguments and by --input; use one of them")
+    if texts:
+        return iter(texts)
+    if source is None and sys.stdin.isatty():
+        raise DataError("there is nothing to encode; give texts as arguments, --input FILE, or pipe lines to stdin")
+    return _lines(Path("-") if source is None else source)
+
+
+def _lines(source: Path) -> Iterator[str]:
+    """The lines of a file; a wrong name is known at once, before the model is loaded."""
+    if str(source) == "-":
+        return _decoded(nullcontext(sys.stdin.buffer), source)
+    try:
+        opened = gzip.open(source) if source.suffix == ".gz" else source.open("rb")
+    except OSError as problem:
+        raise DataError(
+            f"cannot read {str(source)!r} ({problem.strerror}); give a file with a text a line"
+        ) from problem
+    return _decoded(opened, source)
+
+
+def _decoded(opened: AbstractContextManager[Iterable[bytes]], source: Path) -> Iterator[str]:
+    try:
+        with opened as lines:
+            for line in lines:
+                yield line.decode("utf-8", "replace").rstrip("\r\n")
+    except (OSError, EOFError) as problem:
+        raise DataError(f"cannot read {str(source)!r} to its end ({problem})") from problem
+
+
+def main() -> None:
+    """Run the command line."""
+    # A polite kill cleans up as Ctrl-C does.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        app()
+    except DemitasseError as problem:
+        typer.echo(f"error: {problem}", err=True)
+        sys.exit(2)
+    except BrokenPipeError:  # `demitasse encode … | head`
+        sys.stderr.close()
+        sys.exit(141)

@@ -1,0 +1,73 @@
+"""`Cut`: how much of an encoder to run and keep, written `6x128` everywhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from demitasse.errors import CutError
+
+_WRITTEN = re.compile(r"\s*(\d{1,9})\s*[xX×]\s*(\d{1,9})\s*", re.ASCII)
+
+
+@dataclass(frozen=True, order=True)
+class Cut:
+    """The first `layers` transformer layers and the first `dims` dimensions of an encoder.
+
+    Layers are counted from 1; the embedding table is not a layer, so `0xD` runs no transformer layer at all and
+    pools the token embeddings. Cuts compare by layers, then by dims.
+
+    >>> Cut(6, 128)
+    Cut(layers=6, dims=128)
+    >>> str(Cut.parse("6x128"))
+    '6x128'
+    >>> layers, dims = Cut(3, 64)
+    >>> Cut(3, 64) < Cut(3, 128) < Cut(4, 1)
+    True
+    """
+
+    layers: int
+    dims: int
+
+    def __post_init__(self) -> None:
+        for name, least in (("layers", 0), ("dims", 1)):
+            value = getattr(self, name)
+            # bool is an int in Python, but Cut(True, 5) is a mistake.
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise CutError(f"{name} must be a whole number, not {value!r}; write Cut(6, 128)")
+            if value < least:
+                raise CutError(f"{name} must be at least {least}, not {value}")
+
+    @classmethod
+    def parse(cls, text: str) -> Cut:
+        """The cut that `text` writes, such as `6x128`."""
+        found = _WRITTEN.fullmatch(text) if isinstance(text, str) else None
+        if found is None:
+            raise CutError(f"cannot read {text!r} as a cut; write layers x dims, such as '6x128'")
+        return cls(int(found[1]), int(found[2]))
+
+    def within(self, full: Cut) -> Cut:
+        """The cut itself, if an encoder of size `full` can give it; otherwise a `CutError` that says what it can."""
+        if self.layers > full.layers:
+            raise CutError(f"cut {self} is deeper than this encoder ({full}); ask for at most {full.layers} layers")
+        if self.dims > full.dims:
+            raise CutError(f"cut {self} is wider than this encoder ({full}); ask for at most {full.dims} dims")
+        return self
+
+    def __iter__(self) -> Iterator[int]:
+        yield self.layers
+        yield self.dims
+
+    def __str__(self) -> str:
+        return f"{self.layers}x{self.dims}"
+
+
+def grid(layers: Iterable[int], dims: Iterable[int]) -> list[Cut]:
+    """Every combination of `layers` and `dims`, each once, in order.
+
+    >>> [str(cut) for cut in grid([6, 3], [64, 128])]
+    ['3x64', '3x128', '6x64', '6x128']
+    """
+    widths = list(dims)
+    return sorted({Cut(depth, width) for depth in layers for width in widths})

@@ -1,0 +1,65 @@
+"""Which device and number format to run on."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+
+import torch
+
+from demitasse.errors import DeviceError
+
+DTYPES = {
+    "float32": torch.float32,
+    "fp32": torch.float32,
+    "float16": torch.float16,
+    "fp16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "bf16": torch.bfloat16,
+}
+
+# As many padded tokens as keep the device busy without filling its memory.
+_TOKEN_BUDGETS = {"cuda": 65536, "mps": 16384}
+
+
+def token_budget(device: torch.device) -> int:
+    """How many padded tokens to put into a batch on `device`."""
+    return _TOKEN_BUDGETS.get(device.type, 2048)
+
+
+def choose_device(name: str | None) -> torch.device:
+    """The device called `name`; without a name, the GPU if there is one."""
+    if name is None:
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except Exception as problem:
+        raise DeviceError(
+            f"device {name!r} cannot be used here; use 'cpu', or 'cuda' or 'mps' on a machine that has it"
+        ) from problem
+    return device
+
+
+def choose_dtype(name: str | None, device: torch.device) -> torch.dtype:
+    """The number format called `name`; float32 without a name, even for weights that were stored in less.
+
+    bfloat16 on a CPU is used only if asked for, and only after a try in a process of its own: some machines
+    advertise instructions for it that kill the process which uses them.
+    """
+    if name is None:
+        return torch.float32
+    if name not in DTYPES:
+        raise DeviceError(f"dtype {name!r} is not known; use 'float32', 'float16' or 'bfloat16'")
+    dtype = DTYPES[name]
+    if device.type == "cpu" and dtype is not torch.float32 and not _cpu_can_multiply(dtype):
+        raise DeviceError(f"dtype {name!r} crashes on this CPU; use 'float32'")
+    return dtype
+
+
+@functools.cache
+def _cpu_can_multiply(dtype: torch.dtype) -> bool:
+    program = f"import torch; x = torch.ones(64, 64, dtype={dtype}); torch.nn.functional.linear(x, x)"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)  # noqa: S603
+    return run.returncode == 0

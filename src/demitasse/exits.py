@@ -1,0 +1,110 @@
+"""Exits: the linear read-out of a depth, and its closed form. Pure numpy.
+
+An exit maps a state x to the embedding y = W (x / |x|) + b. Given many texts, with X their row-normalised states at a
+depth (a 1 appended, for b) and T their row-normalised full-depth embeddings, the best W in the least squares is
+
+    W = (X'X + lambda I)^-1 X'T
+
+Only the two products are kept, so the number of texts does not matter to the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float32]
+_Double = npt.NDArray[np.float64]
+
+# Relative to the mean square of a column of X, so that they mean the same for every number of texts.
+LAMBDAS = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+
+
+@dataclass(frozen=True)
+class Exit:
+    """The read-out of one depth: y = weight (x / |x|) + bias."""
+
+    weight: Array  # (dims, state dims)
+    bias: Array  # (dims,)
+
+    @property
+    def dims(self) -> int:
+        """How many dims come out."""
+        return int(self.weight.shape[0])
+
+    def __call__(self, states: Array) -> Array:
+        """The embeddings (B, dims) of `states` (B, state dims), not of unit length."""
+        return unit_rows(states) @ self.weight.T + self.bias
+
+    def first(self, dims: int) -> Exit:
+        """The same exit to its first `dims` only."""
+        return Exit(self.weight[:dims].copy(), self.bias[:dims].copy())
+
+    def rotated(self, rotation: Array) -> Exit:
+        """The same exit followed by `rotation` (dims, dims), rows times columns."""
+        return Exit(_single(rotation.T @ self.weight), _single(self.bias @ rotation))
+
+
+class Moments:
+    """X'X and X'T of all rows seen so far, in double precision."""
+
+    def __init__(self, state_dims: int, dims: int) -> None:
+        self.rows = 0
+        self._xx: _Double = np.zeros((state_dims + 1, state_dims + 1))
+        self._xt: _Double = np.zeros((state_dims + 1, dims))
+
+    def add(self, states: Array, targets: Array) -> None:
+        """Count in `states` (B, S) and the full-depth embeddings `targets` (B, D) of the same texts."""
+        x = np.concatenate([unit_rows(states), np.ones((len(states), 1), np.float32)], axis=1)
+        # Products in fp32 and sums in fp64: the windows are short enough for the first, the whole is not.
+        self._xx += x.T @ x
+        self._xt += x.T @ unit_rows(targets)
+        self.rows += len(states)
+
+    def solve(self, regularizer: float) -> Exit:
+        """The closed form with lambda = `regularizer` times the mean square of a column."""
+        columns = len(self._xx)
+        ridge = regularizer * float(np.trace(self._xx)) / columns
+        solution = np.linalg.solve(self._xx + ridge * np.eye(columns), self._xt)
+        return Exit(_single(solution[:-1].T), _single(solution[-1]))
+
+
+def choose_exit(moments: Moments, states: Array, targets: Array) -> tuple[Exit, float]:
+    """The closed form whose lambda brings held-out `states` closest to their `targets`, and that lambda."""
+    return max(
+        ((moments.solve(value), value) for value in LAMBDAS),
+        key=lambda candidate: mean_cosine(candidate[0](states), targets),
+    )
+
+
+def mean_cosine(rows: Array, others: Array) -> float:
+    """The mean cosine between each row and its counterpart.
+
+    >>> mean_cosine(np.float32([[1, 0], [2, 2]]), np.float32([[3, 0], [1, 1]]))
+    1.0
+    """
+    return round(float(np.mean(np.sum(unit_rows(rows) * unit_rows(others), axis=1))), 6)
+
+
+def similarity_agreement(rows: Array, others: Array) -> float:
+    """How well cosines between `rows` follow those between `others`: their correlation over all pairs."""
+    pairs = np.triu_indices(len(rows), 1)
+    ours, theirs = ((unit_rows(side) @ unit_rows(side).T)[pairs] for side in (rows, others))
+    return round(float(np.corrcoef(ours, theirs)[0, 1]), 6)
+
+
+def unit_rows(rows: Array) -> Array:
+    """`rows` scaled to unit length; a row of zeros stays as it is."""
+    return _single(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
+
+
+def narrow(exits: Iterable[tuple[int, Exit]], depth: int, dims: int) -> dict[int, Exit]:
+    """The exits up to `depth`, each to its first `dims`."""
+    return {at: exit_.first(dims) if dims < exit_.dims else exit_ for at, exit_ in exits if at <= depth}
+
+
+def _single(values: npt.NDArray[np.floating]) -> Array:
+    return np.ascontiguousarray(values, dtype=np.float32)

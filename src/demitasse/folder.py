@@ -1,0 +1,266 @@
+"""Model folders: `load` and `save`.
+
+A demitasse folder is a sentence-transformers folder plus two files:
+
+    config.json, model.safetensors, tokenizer.json, …   the transformer, cut to its layers
+    modules.json, 1_Pooling/, 2_Dense/, …               what sentence-transformers applies, cut to its dims
+    exits.safetensors                                   `K.weight` and `K.bias` of the exit at depth K; `head.I.weight`
+                                                        and `head.I.bias` of the steps other depths use
+    demitasse.json                                      schema, full cut, depths with an exit, the head's steps, cuts
+                                                        that were fitted with their quality, objective, data, source
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.numpy import save_file
+
+from demitasse._version import __version__
+from demitasse.atomic import new_folder
+from demitasse.backbone import find_backbone
+from demitasse.checkpoint import read_model, write_model
+from demitasse.cut import Cut
+from demitasse.devices import choose_device, choose_dtype
+from demitasse.encoder import Encoder
+from demitasse.errors import FolderError
+from demitasse.exits import Exit
+from demitasse.layout import Layout, read_json, read_layout, read_tensors, write_json, write_layout
+from demitasse.readout import NORMALIZE, Dense, Normalize, Readout, as_modules, output_dims
+from demitasse.tokens import Reader, tokenizer_at
+
+SCHEMA = 1
+MARK = "demitasse.json"
+_EXITS = "exits.safetensors"
+_HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+_HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
+_NEVER_FETCHED = ["onnx/*", "openvino/*", "coreml/*", "*.bin", "*.pt", "*.pkl"]
+_SAMPLE = ("", "a small cup", "One model, cut to any size: keep the first layers and the first dimensions.")
+
+
+def load(model: str | Path, *, device: str | None = None, dtype: str | None = None) -> Encoder:
+    """The encoder kept in a folder or under a hub name.
+
+    Takes demitasse folders, sentence-transformers folders (Transformer, Pooling, then Dense and Normalize) and plain
+    transformers folders (mean pooling). `device` is the GPU if there is one; `dtype` is float32 unless you say
+    otherwise. Weights are read from safetensors only.
+    """
+    folder = _local_folder(model)
+    place = choose_device(device)
+    manifest = _read_manifest(folder)
+    layout = read_layout(folder)
+    backbone = find_backbone(read_model(str(layout.transformer), choose_dtype(dtype, place), place))
+    tokenizer = tokenizer_at(str(layout.transformer))
+    reader = Reader(
+        tokenizer,
+        _max_tokens(layout, tokenizer.model_max_length, backbone.model),
+        layout.prompts,
+        layout.default_prompt,
+        layout.lowercase,
+    )
+    state_dims = backbone.width * len(layout.pooling.modes)
+    if manifest is None:
+        dims = min(layout.dims or 1 << 30, output_dims(layout.head, state_dims))
+        source = {"name": str(model) if not Path(model).exists() else folder.resolve().name}
+        encoder = Encoder(backbone, reader, layout.pooling, dims, _on(layout.head, place), record={"source": source})
+    else:
+        encoder = _elastic(folder, manifest, Encoder(backbone, reader, layout.pooling, state_dims))
+    _check_widths(folder, encoder)
+    return encoder
+
+
+def save(encoder: Encoder, folder: str | Path) -> None:
+    """Write `encoder` to `folder`, whole or not at all.
+
+    What was written is loaded again and must give the same vectors before it takes the folder's place.
+    """
+    target = Path(folder)
+    backbone = encoder.backbone
+    if backbone.depth == 0 and not backbone.runs_empty:
+        raise FolderError(
+            f"a {backbone.name} of 0 layers cannot be saved, since transformers cannot run one; keep at least 1 layer"
+        )
+    with new_folder(target, MARK) as aside:
+        _write_transformer(encoder, aside)
+        head = as_modules(encoder.readout(encoder.full.layers), encoder.state_dims, encoder.dims)
+        reader = encoder.reader
+        layout = Layout(
+            aside,
+            encoder.pooling,
+            head,
+            reader.max_tokens,
+            reader.lowercase,
+            reader.prompts,
+            reader.default_prompt,
+        )
+        write_layout(aside, layout, backbone.width)
+        save_file(_exit_tensors(encoder), aside / _EXITS)
+        write_json(aside / MARK, _manifest(encoder))
+        _check_copy(encoder, aside)
+
+
+def _write_transformer(encoder: Encoder, folder: Path) -> None:
+    model, tokenizer = encoder.backbone.model, encoder.reader.tokenizer
+    write_model(model, str(folder))
+    # Servers such as vLLM cut dims only for models whose config.json lists them.
+    config = read_json(folder / "config.json")
+    write_json(folder / "config.json", {**config, "matryoshka_dimensions": usual_dims(encoder.dims)})
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:  # the limits of the last call are no part of the tokenizer
+        backend.no_truncation()
+        backend.no_padding()
+    tokenizer.save_pretrained(str(folder))
+
+
+def usual_dims(dims: int) -> list[int]:
+    """The widths worth offering: powers of two from 32, and all of them.
+
+    >>> usual_dims(384)
+    [32, 64, 128, 256, 384]
+    """
+    return [*(width for width in (2**power for power in range(5, 20)) if width < dims), dims]
+
+
+def _manifest(encoder: Encoder) -> dict[str, Any]:
+    full = encoder.full
+    fitted = [entry for entry in encoder.record.get("cuts", ()) if _fits(Cut.parse(entry["cut"]), full)]
+    return {
+        "schema": SCHEMA,
+        "demitasse": __version__,
+        "full": str(full),
+        "exits": sorted(encoder.exits),
+        "head": [
+            {"step": "normalize"} if isinstance(step, Normalize) else {"step": "dense", "activation": step.activation}
+            for step in encoder.head
+        ],
+        "cuts": fitted,
+        "objective": encoder.record.get("objective"),
+        "data": encoder.record.get("data"),
+        "source": encoder.record.get("source"),
+        "matryoshka_dimensions": usual_dims(full.dims),
+    }
+
+
+def _fits(cut: Cut, full: Cut) -> bool:
+    return cut.layers <= full.layers and cut.dims <= full.dims
+
+
+def _exit_tensors(encoder: Encoder) -> dict[str, Any]:
+    tensors: dict[str, Any] = {}
+    for depth, exit_ in encoder.exits.items():
+        tensors[f"{depth}.weight"], tensors[f"{depth}.bias"] = exit_.weight, exit_.bias
+    for index, step in enumerate(encoder.head):
+        if isinstance(step, Dense):
+            tensors[f"head.{index}.weight"] = np.ascontiguousarray(step.weight.cpu().numpy())
+            if step.bias is not None:
+                tensors[f"head.{index}.bias"] = np.ascontiguousarray(step.bias.cpu().numpy())
+    return tensors
+
+
+def _check_copy(encoder: Encoder, folder: Path) -> None:
+    dtype = str(encoder.backbone.model.dtype).removeprefix("torch.")
+    copy = load(folder, device=str(encoder.device), dtype=dtype)
+    difference = float(np.abs(copy.encode(_SAMPLE) - encoder.encode(_SAMPLE)).max())
+    if copy.full != encoder.full or not difference < 1e-3:
+        raise FolderError(
+            f"the saved {encoder.backbone.name} gives other vectors than the one in memory (by {difference:.1e}), "
+            "so nothing was written; this architecture cannot be cut to this size"
+        )
+
+
+def _read_manifest(folder: Path) -> dict[str, Any] | None:
+    if not (folder / MARK).is_file():
+        return None
+    manifest = read_json(folder / MARK)
+    schema = manifest.get("schema") if isinstance(manifest, dict) else None
+    if schema != SCHEMA:
+        raise FolderError(
+            f"{folder / MARK} has schema {schema!r}, and this demitasse {__version__} reads schema {SCHEMA}; "
+            "pip install --upgrade demitasse, or save the model again"
+        )
+    assert isinstance(manifest, dict)
+    return manifest
+
+
+def _elastic(folder: Path, manifest: Mapping[str, Any], plain: Encoder) -> Encoder:
+    """`plain` with the exits, the head and the dims of a demitasse folder."""
+    tensors = read_tensors(folder / _EXITS)
+    try:
+        exits = {
+            depth: Exit(*(tensors[f"{depth}.{part}"].float().numpy() for part in ("weight", "bias")))
+            for depth in manifest["exits"]
+        }
+        head: Readout = tuple(
+            NORMALIZE
+            if step["step"] == "normalize"
+            else Dense(tensors[f"head.{index}.weight"], tensors.get(f"head.{index}.bias"), step["activation"])
+            for index, step in enumerate(manifest["head"])
+        )
+        full = Cut.parse(manifest["full"])
+    except (KeyError, TypeError) as problem:
+        raise FolderError(f"{folder / MARK} and {_EXITS} do not agree ({problem!r}); save the model again") from problem
+    if full.layers != plain.full.layers:
+        raise FolderError(
+            f"{folder / MARK} says {full.layers} layers and config.json {plain.full.layers}; save the model again"
+        )
+    record = {key: manifest[key] for key in ("cuts", "objective", "data", "source") if manifest.get(key)}
+    return Encoder(plain.backbone, plain.reader, plain.pooling, full.dims, _on(head, plain.device), exits, record)
+
+
+def _check_widths(folder: Path, encoder: Encoder) -> None:
+    """Refuse weights of steps after the transformer that do not fit one another."""
+    readouts = [encoder.readout(depth) for depth in range(encoder.full.layers + 1)]
+    for readout in {id(readout): readout for readout in readouts}.values():
+        width = encoder.state_dims
+        for step in readout:
+            if isinstance(step, Dense):
+                if step.weight.ndim != 2 or step.weight.shape[1] != width:
+                    raise FolderError(
+                        f"{folder} has a Dense or exit of shape {tuple(step.weight.shape)} after {width} dims; "
+                        "save the model again"
+                    )
+                width = step.weight.shape[0]
+        if width < encoder.dims:
+            raise FolderError(f"{folder} says {encoder.dims} dims, but {width} come out; save the model again")
+
+
+def _on(readout: Readout, device: torch.device) -> Readout:
+    return tuple(
+        Dense(step.weight.to(device), None if step.bias is None else step.bias.to(device), step.activation)
+        if isinstance(step, Dense)
+        else step
+        for step in readout
+    )
+
+
+def _max_tokens(layout: Layout, tokenizer_limit: float, model: Any) -> int:
+    """The most tokens the model takes: the least of what the folder, the tokenizer and the positions allow."""
+    positions = getattr(model.config, "max_position_embeddings", None)
+    if positions is not None:
+        # RoBERTa and its kin number positions from behind the padding index, so two of them are never used.
+        embeddings = getattr(model, "embeddings", None)
+        positions -= getattr(embeddings, "padding_idx", None) is not None and model.config.pad_token_id + 1
+    limits = [layout.max_tokens, int(min(tokenizer_limit, 1 << 30)), positions]
+    return min(limit for limit in limits if isinstance(limit, int) and limit > 0)
+
+
+def _local_folder(model: str | Path) -> Path:
+    folder = Path(model)
+    if folder.is_dir():
+        return folder
+    if folder.exists() or not _HUB_NAME.fullmatch(str(model)):
+        raise FolderError(f"there is no folder {str(model)!r}; give a model folder or a hub name such as 'owner/model'")
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(str(model), allow_patterns=_HUB_FILES, ignore_patterns=_NEVER_FETCHED))
+    except Exception as problem:  # no network, no such model, no access: each raises its own
+        raise FolderError(
+            f"there is no folder {str(model)!r} here, and the hub gave no model of that name "
+            f"({type(problem).__name__}); check the spelling and the network"
+        ) from problem

@@ -1,0 +1,45 @@
+"""A progress bar on stderr for work that turns out to be long."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+PATIENCE = 1.5  # seconds of silence before the bar appears
+
+
+@contextmanager
+def progress_bar(label: str, total: int | None, *, show: bool | None = None) -> Iterator[Callable[[int], None]]:
+    """A function to call with each number of steps done.
+
+    `show=None` shows a bar only to a person (stderr is a terminal) and only once the work has taken a while.
+    """
+    if show is None:
+        show = sys.stderr.isatty()
+    if not show:
+        yield lambda steps: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    bar = Progress(*columns, console=console, transient=console.is_terminal)
+    task = bar.add_task(label, total=total)
+    begun = time.monotonic()
+    running = False
+
+    def advance(steps: int) -> None:
+        nonlocal running
+        bar.advance(task, steps)
+        if not running and time.monotonic() - begun > PATIENCE:
+            bar.start()
+            running = True
+
+    try:
+        yield advance
+    finally:
+        if running:
+            bar.stop()

@@ -1,0 +1,65 @@
+"""What each cut of an encoder weighs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from demitasse.cut import Cut, grid
+from demitasse.encoder import Encoder
+from demitasse.folder import usual_dims
+from demitasse.readout import Dense
+
+
+def parameters(encoder: Encoder, cut: Cut) -> int:
+    """How many numbers the model saved at `cut` holds, its read-out included."""
+    count = encoder.backbone.parameters_at(cut.layers)
+    readout = [step for step in encoder.readout(cut.layers) if isinstance(step, Dense)]
+    for step in readout:
+        rows = min(cut.dims, len(step.weight)) if step is readout[-1] else len(step.weight)
+        count += rows * (step.weight.shape[1] + (step.bias is not None))
+    return count
+
+
+def describe(encoder: Encoder) -> dict[str, Any]:
+    """Everything `demitasse info` shows, as plain values."""
+    full = encoder.full
+    return {
+        "full": str(full),
+        "layers": full.layers,
+        "dims": full.dims,
+        "architecture": encoder.backbone.name,
+        "pooling": str(encoder.pooling),
+        "max_tokens": encoder.reader.max_tokens,
+        "prompts": dict(encoder.reader.prompts),
+        "exits": sorted(encoder.exits),
+        "source": encoder.record.get("source"),
+        "objective": encoder.record.get("objective"),
+        "data": encoder.record.get("data"),
+        "cuts": [
+            {
+                "cut": str(cut),
+                "exit": cut.layers in encoder.exits,
+                "parameters": (count := parameters(encoder, cut)),
+                "model_bytes": count * encoder.backbone.model.dtype.itemsize,
+                "vector_bytes": 4 * cut.dims,
+            }
+            for cut in grid(range(full.layers + 1), usual_dims(full.dims))
+        ],
+    }
+
+
+def size_table(facts: dict[str, Any]) -> str:
+    """The facts of `describe` for people: one row a depth, since dims hardly change what a model weighs."""
+    lines = [f"{facts['full']}  {facts['architecture']}, {facts['pooling']} pooling, {facts['max_tokens']} tokens"]
+    if facts["prompts"]:
+        lines.append("prompts: " + ", ".join(f"{name} {text!r}" for name, text in facts["prompts"].items()))
+    widest = [row for row in facts["cuts"] if row["vector_bytes"] == 4 * facts["dims"]]
+    lines += ["", "layers  exit  parameters  model MB"]
+    for row in reversed(widest):
+        layers, exit_ = row["cut"].partition("x")[0], "yes" if row["exit"] else "-"
+        lines.append(f"{layers:>6}  {exit_:>4}  {row['parameters']:>10,}  {row['model_bytes'] / 1e6:>8.1f}")
+    lines += ["", "  dims  bytes a vector  vectors in a GB"]
+    for row in (row for row in facts["cuts"] if row["cut"].startswith(f"{facts['layers']}x")):
+        per_gigabyte = 10**9 // row["vector_bytes"]
+        lines.append(f"{row['vector_bytes'] // 4:>6}  {row['vector_bytes']:>14,}  {per_gigabyte:>15,}")
+    return "\n".join(lines)

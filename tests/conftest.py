@@ -1,0 +1,37 @@
+"""Small models made in memory: no network, no downloads."""
+
+from __future__ import annotations
+
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zoo
+
+from demitasse.encoder import Encoder
+from demitasse.folder import load
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """A sentence-transformers folder of a tiny random model, by architecture."""
+    made: dict[tuple[object, ...], Path] = {}
+
+    def make(name: str = "BERT", **options: object) -> Path:
+        key = (name, *sorted(options.items()))
+        if key not in made:
+            made[key] = zoo.write_folder(tmp_path_factory.mktemp("model") / "tiny", name, **options)
+        return made[key]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def encoder(model_folder: Callable[..., Path]) -> Encoder:
+    """A tiny BERT of 3 layers and 32 dims."""
+    return load(model_folder("BERT"))

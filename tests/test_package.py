@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import demitasse
+
+
+def test_the_package_exports_exactly_what_it_lists() -> None:
+    assert demitasse.__all__ == sorted(demitasse.__all__)
+    for name in demitasse.__all__:
+        assert getattr(demitasse, name) is not None
+    assert set(demitasse.__all__) <= set(dir(demitasse))
+    with pytest.raises(AttributeError, match="no attribute 'encoderr'"):
+        demitasse.encoderr  # noqa: B018
+
+
+def test_importing_it_and_its_command_line_imports_no_torch() -> None:
+    program = (
+        "import sys, demitasse, demitasse.cli; demitasse.Cut(6, 128);"
+        "print({'torch', 'transformers', 'safetensors'} & set(sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout == "set()\n"
+
+
+@pytest.mark.parametrize("package", ["torch", "transformers"])
+def test_a_missing_extra_is_the_line_to_type(package: str) -> None:
+    program = (
+        f"import sys; sys.modules['{package}'] = None; import demitasse\n"
+        "try: demitasse.load\n"
+        "except ImportError as problem: print(problem)"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout == f"demitasse.load needs {package}; pip install 'demitasse[train]'\n"
+
+
+def test_every_error_is_an_ordinary_one_too() -> None:
+    errors = importlib.import_module("demitasse.errors")
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    for kind in kinds:
+        assert issubclass(kind, errors.DemitasseError)
+        assert kind is errors.DemitasseError or issubclass(kind, (ValueError, ImportError))
+        assert kind.__name__ in (errors.__doc__ or "")
