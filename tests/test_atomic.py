@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -77,14 +79,17 @@ def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
     assert (tmp_path / "m" / MARK).read_text() == "one"
 
 
-def test_a_folder_without_write_permission_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Root may write anywhere, so the question itself is answered here.
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    said = r"cannot write into .*permission denied.*choose a folder you may write to"
-    with pytest.raises(FolderError, match=said), new_folder(tmp_path / "m", MARK):
-        raise AssertionError
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(FolderError, match="cannot make the folder"), new_file(tmp_path / "file" / "x" / "f"):
+    for inside in (new_folder(tmp_path / "file" / "m", MARK), new_file(tmp_path / "file" / "f")):
+        with pytest.raises(FolderError, match=r"cannot write .*; choose a place you may write to"), inside:
+            raise AssertionError
+
+    def forbidden(**options: object) -> str:  # root may write anywhere, so the system's answer is played here
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(tempfile, "mkdtemp", forbidden)
+    with pytest.raises(FolderError, match=r"\(Permission denied\)"), new_folder(tmp_path / "m", MARK):
         raise AssertionError
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import zoo
 
 from demitasse import Cut, CutError, DataError, Encoder, grid, load
@@ -115,6 +116,21 @@ def test_an_endless_stream_is_read_a_window_at_a_time(encoder: Encoder) -> None:
     np.testing.assert_allclose(first, encoder.cut(layers=0).encode([TEXTS[1]])[0], atol=1e-5)
 
 
+def test_the_caller_of_a_stream_is_not_left_in_inference_mode(encoder: Encoder) -> None:
+    for _ in encoder.encode_iter(TEXTS):
+        assert not torch.is_inference_mode_enabled()
+
+
+def test_long_work_is_shown(
+    encoder: Encoder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("demitasse.progress.PATIENCE", 0)
+    encoder.encode(TEXTS, progress=True)
+    assert "40/40" in capsys.readouterr().err
+    encoder.encode(TEXTS)
+    assert capsys.readouterr().err == ""
+
+
 def test_encode_iter_gives_the_rows_of_encode(encoder: Encoder) -> None:
     np.testing.assert_array_equal(np.stack(list(encoder.encode_iter(iter(TEXTS)))), encoder.encode(TEXTS))
 
@@ -136,7 +152,6 @@ def test_strange_texts_have_defined_vectors(name: str, model_folder: Callable[..
 
 
 def test_a_tokenizer_that_makes_nothing_of_an_empty_text(encoder: Encoder) -> None:
-    encoder.reader.tokenizer.backend_tokenizer  # noqa: B018 - a fast tokenizer
     bare = zoo.tokenizer()
     bare.backend_tokenizer.post_processor = None
     without = replace(encoder, reader=replace(encoder.reader, tokenizer=bare))

@@ -231,7 +231,7 @@ def test_dense_modules_that_cannot_be_cut_are_refused(change: dict[str, object],
 @pytest.mark.parametrize("name", ["./nowhere", "/no/such/folder", "a b c", ""])
 def test_a_folder_that_is_not_there_is_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(FolderError, match="there is no folder|no model can be read"):
+    with pytest.raises(FolderError, match="there is no folder"):
         load(name)
 
 

@@ -6,7 +6,7 @@ import torch
 
 from demitasse.exits import Exit, mean_cosine, similarity_agreement, unit_rows
 from demitasse.losses import cosine_distance, similarity_divergence, similarity_targets
-from demitasse.refining import learn_order, refine_exit
+from demitasse.refining import learn_order, refine_exits
 
 
 def quiet(steps: int) -> None:
@@ -34,7 +34,7 @@ def test_refining_keeps_neighbours_better_and_the_space_the_same() -> None:
     states = random.normal(size=(900, 20)).astype(np.float32)
     targets = unit_rows(np.tanh(2 * states) @ random.normal(size=(20, 16)).astype(np.float32))
     start = Exit(random.normal(size=(16, 20), scale=0.1).astype(np.float32), np.zeros(16, np.float32))
-    refined = refine_exit(start, states, targets, 0, quiet)
+    refined = refine_exits({2: start}, {2: states}, targets, 0, quiet)[2]
     assert similarity_agreement(refined(states), targets) > similarity_agreement(start(states), targets) + 0.2
     assert mean_cosine(refined(states), targets) > mean_cosine(start(states), targets) + 0.2
 
@@ -42,9 +42,13 @@ def test_refining_keeps_neighbours_better_and_the_space_the_same() -> None:
 def test_the_same_seed_gives_the_same_exit() -> None:
     rows = buried(600)
     start = Exit(np.eye(24, dtype=np.float32), np.zeros(24, np.float32))
-    one, same, other = (refine_exit(start, rows, rows[:, ::-1].copy(), seed, quiet) for seed in (0, 0, 1))
-    np.testing.assert_array_equal(one.weight, same.weight)
-    assert (one.weight != other.weight).any()
+    target = rows[:, ::-1].copy()
+    one, same, other = (
+        refine_exits({0: start, 1: start}, {0: rows, 1: rows}, target, seed, quiet) for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(one[0].weight, same[0].weight)
+    np.testing.assert_array_equal(one[0].weight, one[1].weight)  # each depth as if alone
+    assert (one[0].weight != other[0].weight).any()
     np.testing.assert_array_equal(learn_order(rows, 0, quiet), learn_order(rows, 0, quiet))
 
 

@@ -26,6 +26,11 @@ _DECODER = {
 }
 _GEMMA = {"sliding_window": 6, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
 
+# As large as all-MiniLM-L6-v2 but for its vocabulary, so that README's cuts fit.
+MINILM_SHAPE = tf.BertConfig(
+    vocab_size=VOCABULARY, hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=64
+)
+
 BUILD: dict[str, Callable[[], tf.PreTrainedModel]] = {
     "BERT": lambda: tf.BertModel(tf.BertConfig(**_ENCODER)),
     "RoBERTa": lambda: tf.RobertaModel(tf.RobertaConfig(**_ENCODER, pad_token_id=1)),
@@ -114,7 +119,7 @@ def write_folder(
     folder: Path, name: str = "BERT", *, modes: str = "mean", dense: int | None = None, normalize: bool = True
 ) -> Path:
     """A sentence-transformers folder of the tiny model `name`, as that library itself would write it."""
-    model = build(name)
+    model = tf.BertModel(MINILM_SHAPE) if name == "MiniLM shape" else build(name)
     model.save_pretrained(folder)
     tokenizer(model.config.pad_token_id or 0).save_pretrained(folder)
     modules = list(_modules(model, modes, dense, normalize))

@@ -16,8 +16,9 @@ from demitasse.errors import FolderError
 @contextmanager
 def new_file(target: Path) -> Iterator[BinaryIO]:
     """A file to write, which takes the place of `target` when the block ends well and vanishes when it does not."""
-    parent = _writable_parent(target)
-    handle, aside = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=parent)
+    with _naming(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, aside = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
@@ -41,8 +42,10 @@ def new_folder(target: Path, mark: str) -> Iterator[Path]:
         raise FolderError(
             f"{target} exists and is not a demitasse model; choose a new folder, or remove it yourself first"
         )
-    parent = _writable_parent(target)
-    aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=parent))
+    parent = target.parent
+    with _naming(target):
+        parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=parent))
     try:
         os.chmod(aside, 0o777 & ~_umask())
         yield aside
@@ -65,14 +68,13 @@ def _replaceable(target: Path, mark: str) -> bool:
     return target.is_dir() and ((target / mark).is_file() or not any(target.iterdir()))
 
 
-def _writable_parent(target: Path) -> Path:
+@contextmanager
+def _naming(target: Path) -> Iterator[None]:
+    """An error of the file system, said in one sentence."""
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        yield
     except OSError as problem:
-        raise FolderError(f"cannot make the folder {target.parent} ({problem.strerror})") from problem
-    if not os.access(target.parent, os.W_OK | os.X_OK):
-        raise FolderError(f"cannot write into {target.parent} (permission denied); choose a folder you may write to")
-    return target.parent
+        raise FolderError(f"cannot write {target} ({problem.strerror}); choose a place you may write to") from problem
 
 
 def _sync(path: Path) -> None:

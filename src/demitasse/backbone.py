@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _NOT_PER_LAYER = {"architectures", "pos_att_type"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Backbone:
     """A transformer, where its layers are, and what it applies after the last one."""
 

@@ -146,7 +146,7 @@ def _lines(source: Path) -> Iterator[str]:
     if str(source) == "-":
         return _decoded(nullcontext(sys.stdin.buffer), source)
     try:
-        opened = gzip.open(source) if source.suffix == ".gz" else source.open("rb")
+        opened = gzip.open(source) if source.suffix == ".gz" else source.open("rb")  # noqa: SIM115 - closed by _decoded
     except OSError as problem:
         raise DataError(
             f"cannot read {str(source)!r} ({problem.strerror}); give a file with a text a line"
@@ -175,3 +175,6 @@ def main() -> None:
     except BrokenPipeError:  # `demitasse encode … | head`
         sys.stderr.close()
         sys.exit(141)
+    except OSError as problem:  # a full disk, a vanished folder
+        typer.echo(f"error: cannot read or write {problem.filename or 'a file'} ({problem.strerror})", err=True)
+        sys.exit(2)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -32,12 +32,18 @@ Vectors = npt.NDArray[np.float32]
 WINDOW = 4096
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Encoder:
     """A sentence-embedding model that can be cut to fewer layers and dims.
 
     Made by `demitasse.load`; nothing changes it. `exits` are the read-outs that have been fitted, by depth; the other
     depths use `head`, the model's own.
+
+    >>> encoder
+    Encoder(3x32, BertModel, mean, cpu)
+    >>> small = encoder.cut(layers=2, dims=8)
+    >>> small.encode(["a ristretto", "a lungo"]).shape
+    (2, 8)
     """
 
     backbone: Backbone
@@ -87,8 +93,7 @@ class Encoder:
     ) -> Iterator[Vectors]:
         """The rows of `encode` one after the other; holds some thousands of texts at a time, never all of them."""
         with self._progress(texts, progress) as advance:
-            for vectors in self._embed_windows(texts, [self.full], prompt):
-                advance(len(vectors[self.full]))
+            for vectors in self._embed_windows(texts, [self.full], prompt, advance):
                 yield from vectors[self.full]
 
     def encode_cuts(
@@ -104,18 +109,17 @@ class Encoder:
             raise CutError("no cuts were given; name at least one, such as [Cut(6, 128)]")
         wanted = sorted({cut.within(self.full) for cut in cuts})
         parts: dict[Cut, list[Vectors]] = {cut: [] for cut in wanted}
+        runner = self.cut(layers=wanted[-1].layers)
         with self._progress(texts, progress) as advance:
-            for vectors in self.cut(layers=wanted[-1].layers)._embed_windows(texts, wanted, prompt):
+            for vectors in runner._embed_windows(texts, wanted, prompt, advance):
                 for cut, rows in vectors.items():
                     parts[cut].append(rows)
-                advance(len(vectors[wanted[0]]))
         return {cut: np.concatenate([np.empty((0, cut.dims), np.float32), *parts[cut]]) for cut in wanted}
 
     def states(self, texts: Sequence[str], depths: Sequence[int], *, prompt: str | None = None) -> dict[int, Tensor]:
         """The pooled state (B, S) of each text at each of `depths`, in order and in fp32."""
-        runner = self.cut(layers=max(depths))
-        prefix = self.reader.prompt(prompt)
-        return runner._window_states(list(checked(texts)), depths, prefix)
+        runner, prefix = self.cut(layers=max(depths)), self.reader.prompt(prompt)
+        return runner._window_states(list(checked(texts)), depths, prefix, lambda steps: None)
 
     def save(self, folder: str | Path) -> None:
         """Write this encoder as a folder that `demitasse.load` and plain sentence-transformers open."""
@@ -136,18 +140,21 @@ class Encoder:
         return {depth: exit_readout(exit_, self.device) for depth, exit_ in self.exits.items()}
 
     def _embed_windows(
-        self, texts: Iterable[str], cuts: Sequence[Cut], prompt: str | None
+        self, texts: Iterable[str], cuts: Sequence[Cut], prompt: str | None, advance: Callable[[int], None]
     ) -> Iterator[dict[Cut, Vectors]]:
         """The rows of each window of `texts` at each of `cuts`."""
         prefix = self.reader.prompt(prompt)
         depths = sorted({cut.layers for cut in cuts})
         for window in windows(checked(texts), WINDOW):
-            states = self._window_states(window, depths, prefix)
+            states = self._window_states(window, depths, prefix, advance)
             with torch.inference_mode():
                 rows = {depth: embed(self.readout(depth), states[depth]) for depth in depths}
-                yield {cut: unit(rows[cut.layers], cut.dims).cpu().numpy() for cut in cuts}
+                vectors = {cut: unit(rows[cut.layers], cut.dims).cpu().numpy() for cut in cuts}
+            yield vectors  # outside the block: a generator would leave its caller in inference mode
 
-    def _window_states(self, window: Sequence[str], depths: Sequence[int], prefix: str) -> dict[int, Tensor]:
+    def _window_states(
+        self, window: Sequence[str], depths: Sequence[int], prefix: str, advance: Callable[[int], None]
+    ) -> dict[int, Tensor]:
         rows = self.reader.token_ids(window, prefix)
         prompt_tokens = 0 if self.pooling.include_prompt else self.reader.prompt_tokens(prefix)
         states = {depth: torch.empty(len(rows), self.state_dims, device=self.device) for depth in depths}
@@ -158,13 +165,15 @@ class Encoder:
                 pooled = self.backbone.states(inputs, depths, pool)
                 for depth, state in pooled.items():
                     states[depth][batch] = state.float()
+            advance(len(batch))
         return states
 
-    def _progress(self, texts: Iterable[str], show: bool | None) -> AbstractContextManager[Any]:  # noqa: FBT001
-        total = len(texts) if isinstance(texts, Sequence) else None
-        if total is not None and total <= 64:
-            return nullcontext(lambda steps: None)
-        return progress_bar("encoding", total, show=show)
+    def _progress(
+        self,
+        texts: Iterable[str],
+        show: bool | None,  # noqa: FBT001
+    ) -> AbstractContextManager[Callable[[int], None]]:
+        return progress_bar("encoding", len(texts) if isinstance(texts, Sequence) else None, show=show)
 
 
 def _spans(depths: Iterable[int]) -> str:

@@ -23,7 +23,7 @@ _Double = npt.NDArray[np.float64]
 LAMBDAS = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Exit:
     """The read-out of one depth: y = weight (x / |x|) + bias."""
 

@@ -10,19 +10,22 @@ from typing import Any
 import numpy as np
 import torch
 
+from demitasse import refining
 from demitasse.batching import windows
-from demitasse.encoder import WINDOW, Encoder
+from demitasse.encoder import Encoder
 from demitasse.errors import DataError
 from demitasse.exits import Array, Exit, Moments, choose_exit, mean_cosine, similarity_agreement
 from demitasse.progress import progress_bar
-from demitasse.readout import Dense, embed
-from demitasse.refining import ORDER_STEPS, REFINE_STEPS, learn_order, refine_exit
+from demitasse.readout import Dense, as_modules, embed, on_device
+from demitasse.refining import learn_order, refine_exits
 from demitasse.texts import checked
 
 HELD_OUT_EVERY = 20  # every twentieth sentence is kept out of the fit, to choose lambda and to measure
 HELD_OUT_ROWS = 2000
-SAMPLE_BYTES = 512 << 20  # of states kept for the refinement, however many sentences there are
+SAMPLE_ROWS = 20_000  # sentences whose states are kept for the order and the refinement, however many there are
+SAMPLE_BYTES = 512 << 20  # fewer of them for a deep and wide encoder
 LEAST_SENTENCES = 200
+WINDOW = 2048  # sentences whose states are held at every depth at a time
 
 
 def fit_exits(
@@ -42,9 +45,12 @@ def fit_exits(
 
     The result's `record["cuts"]` holds, for every depth, the mean cosine to the full embedding and the correlation
     of similarities with it, on held-out sentences.
+
+    >>> fit_exits(encoder, sentences, order=False, refine=False)
+    Encoder(3x32, BertModel, mean, exits at 0-2, cpu)
     """
     seen = _gather(encoder, sentences, seed, progress)
-    steps = (ORDER_STEPS if order else 0) + (REFINE_STEPS * encoder.full.layers if refine else 0)
+    steps = refining.ORDER_STEPS * order + refining.REFINE_STEPS * refine
     with progress_bar("fitting exits", steps, show=progress) as advance:
         targets, held_targets = seen.sample.rows("target"), seen.held_out.rows("target")
         chosen = {
@@ -52,17 +58,17 @@ def fit_exits(
             for depth, moments in seen.moments.items()
         }
         exits = {depth: exit_ for depth, (exit_, _) in chosen.items()}
-        head = encoder.head
+        # What gives the full embedding now gives it from here on: an exit, if this encoder is itself a shallow cut.
+        head = encoder.readout(encoder.full.layers)
         if order:
             rotation = learn_order(targets, seed, advance)
             targets, held_targets = targets @ rotation, held_targets @ rotation
             exits = {depth: exit_.rotated(rotation) for depth, exit_ in exits.items()}
-            head = (*head, Dense(torch.from_numpy(np.ascontiguousarray(rotation.T)).to(encoder.device)))
+            *narrowed, _ = as_modules(head, encoder.state_dims, encoder.dims)
+            head = on_device((*narrowed, Dense(torch.from_numpy(np.ascontiguousarray(rotation.T)))), encoder.device)
         if refine:
-            exits = {
-                depth: refine_exit(exit_, seen.sample.rows(depth), targets, seed, advance)
-                for depth, exit_ in exits.items()
-            }
+            sampled = {depth: seen.sample.rows(depth) for depth in exits}
+            exits = refine_exits(exits, sampled, targets, seed, advance)
     record = {
         **encoder.record,
         "objective": {
@@ -147,7 +153,7 @@ def _gather(encoder: Encoder, sentences: Iterable[str], seed: int, progress: boo
     row_bytes = 4 * (layers * encoder.state_dims + dims)
     seen = _Seen(
         moments={depth: Moments(encoder.state_dims, dims) for depth in range(layers)},
-        sample=Sample(max(1024, SAMPLE_BYTES // row_bytes), seed),
+        sample=Sample(min(SAMPLE_ROWS, max(1024, SAMPLE_BYTES // row_bytes)), seed),
         held_out=Sample(HELD_OUT_ROWS, seed),
     )
     total = len(sentences) if isinstance(sentences, Sequence) else None

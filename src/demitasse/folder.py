@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from safetensors.numpy import save_file
 
 from demitasse._version import __version__
@@ -31,7 +30,7 @@ from demitasse.encoder import Encoder
 from demitasse.errors import FolderError
 from demitasse.exits import Exit
 from demitasse.layout import Layout, read_json, read_layout, read_tensors, write_json, write_layout
-from demitasse.readout import NORMALIZE, Dense, Normalize, Readout, as_modules, output_dims
+from demitasse.readout import NORMALIZE, Dense, Normalize, Readout, as_modules, on_device, output_dims
 from demitasse.tokens import Reader, tokenizer_at
 
 SCHEMA = 1
@@ -49,6 +48,9 @@ def load(model: str | Path, *, device: str | None = None, dtype: str | None = No
     Takes demitasse folders, sentence-transformers folders (Transformer, Pooling, then Dense and Normalize) and plain
     transformers folders (mean pooling). `device` is the GPU if there is one; `dtype` is float32 unless you say
     otherwise. Weights are read from safetensors only.
+
+    >>> load(folder, device="cpu").full
+    Cut(layers=3, dims=32)
     """
     folder = _local_folder(model)
     place = choose_device(device)
@@ -66,8 +68,10 @@ def load(model: str | Path, *, device: str | None = None, dtype: str | None = No
     state_dims = backbone.width * len(layout.pooling.modes)
     if manifest is None:
         dims = min(layout.dims or 1 << 30, output_dims(layout.head, state_dims))
-        source = {"name": str(model) if not Path(model).exists() else folder.resolve().name}
-        encoder = Encoder(backbone, reader, layout.pooling, dims, _on(layout.head, place), record={"source": source})
+        source = {"name": str(model) if not Path(model).exists() else folder.absolute().name}
+        encoder = Encoder(
+            backbone, reader, layout.pooling, dims, on_device(layout.head, place), record={"source": source}
+        )
     else:
         encoder = _elastic(folder, manifest, Encoder(backbone, reader, layout.pooling, state_dims))
     _check_widths(folder, encoder)
@@ -78,6 +82,10 @@ def save(encoder: Encoder, folder: str | Path) -> None:
     """Write `encoder` to `folder`, whole or not at all.
 
     What was written is loaded again and must give the same vectors before it takes the folder's place.
+
+    >>> save(encoder.cut(layers=1), out)
+    >>> load(out, device="cpu")
+    Encoder(1x32, BertModel, mean, cpu)
     """
     target = Path(folder)
     backbone = encoder.backbone
@@ -209,7 +217,7 @@ def _elastic(folder: Path, manifest: Mapping[str, Any], plain: Encoder) -> Encod
             f"{folder / MARK} says {full.layers} layers and config.json {plain.full.layers}; save the model again"
         )
     record = {key: manifest[key] for key in ("cuts", "objective", "data", "source") if manifest.get(key)}
-    return Encoder(plain.backbone, plain.reader, plain.pooling, full.dims, _on(head, plain.device), exits, record)
+    return Encoder(plain.backbone, plain.reader, plain.pooling, full.dims, on_device(head, plain.device), exits, record)
 
 
 def _check_widths(folder: Path, encoder: Encoder) -> None:
@@ -229,31 +237,22 @@ def _check_widths(folder: Path, encoder: Encoder) -> None:
             raise FolderError(f"{folder} says {encoder.dims} dims, but {width} come out; save the model again")
 
 
-def _on(readout: Readout, device: torch.device) -> Readout:
-    return tuple(
-        Dense(step.weight.to(device), None if step.bias is None else step.bias.to(device), step.activation)
-        if isinstance(step, Dense)
-        else step
-        for step in readout
-    )
-
-
 def _max_tokens(layout: Layout, tokenizer_limit: float, model: Any) -> int:
     """The most tokens the model takes: the least of what the folder, the tokenizer and the positions allow."""
     positions = getattr(model.config, "max_position_embeddings", None)
-    if positions is not None:
-        # RoBERTa and its kin number positions from behind the padding index, so two of them are never used.
-        embeddings = getattr(model, "embeddings", None)
-        positions -= getattr(embeddings, "padding_idx", None) is not None and model.config.pad_token_id + 1
+    padding_index = getattr(getattr(model, "embeddings", None), "padding_idx", None)
+    if positions and padding_index is not None:
+        # RoBERTa and its kin number positions from behind the padding index, so the first ones are never used.
+        positions -= padding_index + 1
     limits = [layout.max_tokens, int(min(tokenizer_limit, 1 << 30)), positions]
     return min(limit for limit in limits if isinstance(limit, int) and limit > 0)
 
 
 def _local_folder(model: str | Path) -> Path:
     folder = Path(model)
-    if folder.is_dir():
+    if str(model) and folder.is_dir():
         return folder
-    if folder.exists() or not _HUB_NAME.fullmatch(str(model)):
+    if folder.is_file() or not _HUB_NAME.fullmatch(str(model)):
         raise FolderError(f"there is no folder {str(model)!r}; give a model folder or a hub name such as 'owner/model'")
     from huggingface_hub import snapshot_download
 

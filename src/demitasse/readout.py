@@ -32,7 +32,7 @@ class Normalize:
 NORMALIZE = Normalize()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Dense:
     """A linear map and an activation, named as sentence-transformers writes it."""
 
@@ -51,15 +51,14 @@ class Dense:
     def _activation_name(self) -> str:
         return self.activation.rpartition(".")[2]
 
-    @property
-    def is_identity(self) -> bool:
-        """Whether nothing follows the linear map."""
-        return self._activation_name == "Identity"
-
     def __call__(self, x: Tensor) -> Tensor:
         """The mapped rows."""
         mapped: Tensor = _ACTIVATIONS[self._activation_name]()(functional.linear(x, self.weight, self.bias))
         return mapped
+
+    def to(self, device: torch.device) -> Dense:
+        """The same map on `device`."""
+        return replace(self, weight=self.weight.to(device), bias=None if self.bias is None else self.bias.to(device))
 
     def first(self, dims: int) -> Dense:
         """The same map to its first `dims` outputs only."""
@@ -72,8 +71,12 @@ Readout = tuple[Normalize | Dense, ...]
 
 def exit_readout(exit_: Exit, device: torch.device) -> Readout:
     """The read-out that an exit is."""
-    weight, bias = (torch.from_numpy(part).to(device) for part in (exit_.weight, exit_.bias))
-    return (NORMALIZE, Dense(weight, bias))
+    return on_device((NORMALIZE, Dense(torch.from_numpy(exit_.weight), torch.from_numpy(exit_.bias))), device)
+
+
+def on_device(readout: Readout, device: torch.device) -> Readout:
+    """The same steps on `device`."""
+    return tuple(step.to(device) if isinstance(step, Dense) else step for step in readout)
 
 
 def embed(readout: Readout, states: Tensor) -> Tensor:

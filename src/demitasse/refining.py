@@ -3,24 +3,26 @@
 `learn_order` turns the embedding space so that its first dims are the ones to keep. A rotation leaves every
 full-width cosine as it is; it is one for all depths, so they stay comparable at every width.
 
-`refine_exit` moves an exit from the least-squares solution, which weighs all pairs of texts alike, towards one that
+`refine_exits` moves each exit from the least-squares solution, which weighs all pairs of texts alike, towards one that
 keeps the order among close neighbours (docs/log.md has what each is worth).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from demitasse.exits import Array, Exit
 from demitasse.losses import cosine_distance, similarity_divergence, similarity_targets
 
 TEMPERATURE = 0.03
-ORDER_STEPS, ORDER_BATCH, ORDER_RATE = 300, 768, 3e-3
+ORDER_STEPS, ORDER_BATCH, ORDER_RATE = 200, 768, 3e-3
 REFINE_STEPS, REFINE_BATCH, REFINE_RATE = 150, 768, 2e-3
-ANCHOR = 5.0  # weight of the cosine to the full-depth embedding
+ACROSS = 1.0  # weight of being compared with full-depth embeddings: keeps depths comparable
+ANCHOR = 5.0  # weight of the cosine to the text's own full-depth embedding
 
 
 def learn_order(embeddings: Array, seed: int, advance: Callable[[int], None]) -> Array:
@@ -46,22 +48,36 @@ def learn_order(embeddings: Array, seed: int, advance: Callable[[int], None]) ->
     return rotation().detach().numpy()
 
 
-def refine_exit(exit_: Exit, states: Array, targets: Array, seed: int, advance: Callable[[int], None]) -> Exit:
-    """`exit_` after a short distillation of the similarities between `targets`, the full-depth embeddings."""
-    inputs = torch.nn.functional.normalize(torch.from_numpy(states), dim=-1)
+def refine_exits(
+    exits: Mapping[int, Exit],
+    states: Mapping[int, Array],
+    targets: Array,
+    seed: int,
+    advance: Callable[[int], None],
+) -> dict[int, Exit]:
+    """`exits` after a short distillation of the similarities between `targets`, the full-depth embeddings.
+
+    All depths descend side by side: what is asked of them is then worked out once a step.
+    """
+    inputs = {depth: functional.normalize(torch.from_numpy(states[depth]), dim=-1) for depth in exits}
+    weights = {depth: torch.from_numpy(exit_.weight).clone().requires_grad_() for depth, exit_ in exits.items()}
+    biases = {depth: torch.from_numpy(exit_.bias).clone().requires_grad_() for depth, exit_ in exits.items()}
     teachers = torch.from_numpy(targets)
-    weight = torch.from_numpy(exit_.weight).clone().requires_grad_()
-    bias = torch.from_numpy(exit_.bias).clone().requires_grad_()
 
     def loss(batch: Tensor) -> Tensor:
-        rows, teacher = inputs[batch] @ weight.T + bias, teachers[batch]
+        teacher = teachers[batch]
         spread = similarity_targets(teacher, TEMPERATURE)
-        among = similarity_divergence(rows, rows, spread, TEMPERATURE)
-        across = similarity_divergence(rows, teacher, spread, TEMPERATURE)  # keeps depths comparable
-        return among + across + ANCHOR * cosine_distance(rows, teacher)
+        total = torch.zeros(())
+        for depth in exits:
+            rows = functional.linear(inputs[depth][batch], weights[depth], biases[depth])
+            among = similarity_divergence(rows, rows, spread, TEMPERATURE)
+            across = similarity_divergence(rows, teacher, spread, TEMPERATURE)
+            total = total + among + ACROSS * across + ANCHOR * cosine_distance(rows, teacher)
+        return total
 
-    _descend(loss, [weight, bias], len(inputs), (REFINE_STEPS, REFINE_BATCH, REFINE_RATE), seed, advance)
-    return Exit(weight.detach().numpy(), bias.detach().numpy())
+    free = [*weights.values(), *biases.values()]
+    _descend(loss, free, len(teachers), (REFINE_STEPS, REFINE_BATCH, REFINE_RATE), seed, advance)
+    return {depth: Exit(weights[depth].detach().numpy(), biases[depth].detach().numpy()) for depth in exits}
 
 
 def _descend(

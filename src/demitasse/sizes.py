@@ -35,6 +35,7 @@ def describe(encoder: Encoder) -> dict[str, Any]:
         "source": encoder.record.get("source"),
         "objective": encoder.record.get("objective"),
         "data": encoder.record.get("data"),
+        "held_out": {entry["cut"]: entry["held_out"] for entry in encoder.record.get("cuts", ())},
         "cuts": [
             {
                 "cut": str(cut),
@@ -54,10 +55,15 @@ def size_table(facts: dict[str, Any]) -> str:
     if facts["prompts"]:
         lines.append("prompts: " + ", ".join(f"{name} {text!r}" for name, text in facts["prompts"].items()))
     widest = [row for row in facts["cuts"] if row["vector_bytes"] == 4 * facts["dims"]]
-    lines += ["", "layers  exit  parameters  model MB"]
+    lines += ["", "layers  exit  parameters  model MB  agreement"]
     for row in reversed(widest):
         layers, exit_ = row["cut"].partition("x")[0], "yes" if row["exit"] else "-"
-        lines.append(f"{layers:>6}  {exit_:>4}  {row['parameters']:>10,}  {row['model_bytes'] / 1e6:>8.1f}")
+        measured = facts["held_out"].get(row["cut"])
+        agreement = f"{measured['similarity']:.3f}" if measured else "-"
+        size = f"{row['parameters']:>10,}  {row['model_bytes'] / 1e6:>8.1f}"
+        lines.append(f"{layers:>6}  {exit_:>4}  {size}  {agreement:>9}")
+    if facts["held_out"]:
+        lines.append("agreement: correlation of similarities with the full model, on held-out sentences")
     lines += ["", "  dims  bytes a vector  vectors in a GB"]
     for row in (row for row in facts["cuts"] if row["cut"].startswith(f"{facts['layers']}x")):
         per_gigabyte = 10**9 // row["vector_bytes"]

@@ -11,10 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 import zoo
 
 from demitasse.encoder import Encoder
 from demitasse.folder import load
+
+torch.set_num_threads(1)  # tiny models gain nothing from more, and lose much where other work runs beside the tests
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +34,22 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path
     return make
 
 
+@pytest.fixture(autouse=True)
+def _examples(
+    doctest_namespace: dict[str, object],
+    model_folder: Callable[..., Path],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    """What the examples in docstrings start from."""
+    if isinstance(request.node, pytest.DoctestItem):
+        folder = model_folder("BERT")
+        doctest_namespace.update(
+            encoder=load(folder), folder=folder, out=tmp_path / "out", sentences=zoo.sentences(300)
+        )
+
+
 @pytest.fixture(scope="session")
 def encoder(model_folder: Callable[..., Path]) -> Encoder:
     """A tiny BERT of 3 layers and 32 dims."""
-    return load(model_folder("BERT"))
+    return load(model_folder("BERT"), device="cpu")
