@@ -96,14 +96,14 @@ def experiments(bench: Bench) -> Iterator[tuple[str, dict[int, Map]]]:
 
     ordered = {depth: exit_.rotated(order) for depth, exit_ in best.items()}
     for label, options in {
-        "refined": {},  # temperature 0.03, anchor 5, across depths 1, batch 768
+        "refined": {},  # temperature 0.03, anchor 5, across depths 2, batch 768
         "refined, temperature 0.05": {"TEMPERATURE": 0.05},
         "refined, temperature 0.02": {"TEMPERATURE": 0.02},
         "refined, anchor 0": {"ANCHOR": 0.0},
         "refined, anchor 1": {"ANCHOR": 1.0},
         "refined, anchor 20": {"ANCHOR": 20.0},
         "refined, across depths 0": {"ACROSS": 0.0},
-        "refined, across depths 2": {"ACROSS": 2.0},
+        "refined, across depths 1": {"ACROSS": 1.0},
         "refined, batch 256": {"REFINE_BATCH": 256},
     }.items():
         before = {name: getattr(refining, name) for name in options}

@@ -21,7 +21,7 @@ from demitasse.losses import cosine_distance, similarity_divergence, similarity_
 TEMPERATURE = 0.03
 ORDER_STEPS, ORDER_BATCH, ORDER_RATE = 200, 768, 3e-3
 REFINE_STEPS, REFINE_BATCH, REFINE_RATE = 150, 768, 2e-3
-ACROSS = 1.0  # weight of being compared with full-depth embeddings: keeps depths comparable
+ACROSS = 2.0  # weight of being compared with full-depth embeddings: keeps depths comparable
 ANCHOR = 5.0  # weight of the cosine to the text's own full-depth embedding
 
 
