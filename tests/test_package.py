@@ -45,3 +45,12 @@ def test_every_error_is_an_ordinary_one_too() -> None:
         assert issubclass(kind, errors.DemitasseError)
         assert kind is errors.DemitasseError or issubclass(kind, (ValueError, ImportError))
         assert kind.__name__ in (errors.__doc__ or "")
+
+
+@pytest.mark.parametrize("command", ["encode -m x a", "fit {here} -b x -o y", "info x", "cut x 2x8 -o y"])
+def test_commands_without_torch_end_with_the_line_to_type(command: str) -> None:
+    arguments = command.format(here=__file__).split()
+    program = f"import sys; sys.modules['torch'] = None; sys.argv[1:] = {arguments}; import demitasse.__main__"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert run.stderr == "error: demitasse.load needs torch; pip install 'demitasse[train]'\n"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from demitasse._version import __version__
+import demitasse
 from demitasse.cut import Cut
 from demitasse.errors import DataError, DemitasseError
 from demitasse.vectors_out import check_format, write_vectors
@@ -74,11 +74,9 @@ def fit(  # noqa: PLR0913
     device: DeviceOption = None,
 ) -> None:
     """Fit an exit at every depth from unlabelled sentences, so that shallow cuts give good vectors."""
-    from demitasse.fitting import fit_exits
-
-    encoder = _load(base, None, device)
     lines = list(islice(_lines(sentences), limit))
-    fitted = fit_exits(encoder, lines, order=order, refine=refine)
+    encoder = _load(base, None, device)
+    fitted = demitasse.fit_exits(encoder, lines, order=order, refine=refine)
     fitted.save(out)
     typer.echo(f"{out}: {fitted!r}, fitted on {fitted.record['data']['sentences']} sentences")
     typer.echo("on held-out sentences, against the full model:")
@@ -96,9 +94,9 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for machines.")] = False,
 ) -> None:
     """Show a model's layers, dims and exits, and what each cut weighs."""
-    from demitasse.sizes import describe, size_table
-
     encoder = _load(model, None, "cpu")
+    from demitasse.sizes import describe, size_table  # needs torch, which `_load` asks for in a sentence
+
     facts = describe(encoder)
     typer.echo(json.dumps(facts, indent=2, ensure_ascii=False) if as_json else size_table(facts))
 
@@ -119,14 +117,12 @@ def cut_(
 @app.callback(invoke_without_command=True)
 def _root(version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False) -> None:
     if version:
-        typer.echo(f"demitasse {__version__}")
+        typer.echo(f"demitasse {demitasse.__version__}")
         raise typer.Exit
 
 
 def _load(model: str, cut: str | None, device: str | None) -> Encoder:
     wanted = None if cut is None else Cut.parse(cut)  # a misspelt cut should not wait for the model
-    import demitasse
-
     encoder = demitasse.load(model, device=device)
     return encoder if wanted is None else encoder.cut(*wanted)
 
