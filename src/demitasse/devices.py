@@ -60,6 +60,6 @@ def choose_dtype(name: str | None, device: torch.device) -> torch.dtype:
 
 @functools.cache
 def _cpu_can_multiply(dtype: torch.dtype) -> bool:
-    program = f"import torch; x = torch.ones(64, 64, dtype={dtype}); torch.nn.functional.linear(x, x)"
+    program = f"import torch; x = torch.ones(256, 256, dtype={dtype}); torch.nn.functional.linear(x, x)"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)  # noqa: S603
     return run.returncode == 0
