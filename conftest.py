@@ -43,9 +43,11 @@ def _examples(
 ) -> None:
     """What the examples in docstrings start from."""
     if isinstance(request.node, pytest.DoctestItem):
-        folder = model_folder("BERT")
         doctest_namespace.update(
-            encoder=load(folder), folder=folder, out=tmp_path / "out", sentences=zoo.sentences(300)
+            encoder=request.getfixturevalue("encoder"),
+            folder=model_folder("BERT"),
+            out=tmp_path / "out",
+            sentences=zoo.sentences(300),
         )
 
 

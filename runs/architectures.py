@@ -32,18 +32,15 @@ TEXTS = zoo.sentences(50, seed=11)
 def state_difference(name: str) -> float:
     model = zoo.build(name)
     backbone = find_backbone(model)
-    generator = torch.Generator().manual_seed(2)
     worst = 0.0
-    for left in (False, True):
-        ids = torch.randint(5, zoo.VOCABULARY, (4, 11), generator=generator)
-        mask = (torch.arange(11) < torch.tensor([[11], [6], [2], [1]])).long()
-        mask = mask.flip(1) if left else mask
-        batch = {"input_ids": ids.masked_fill(mask == 0, model.config.pad_token_id or 0), "attention_mask": mask}
+    for side in ("left", "right"):
+        batch = zoo.padded_batch(model, side)
+        real = batch["attention_mask"].bool()
         with torch.no_grad():
             states = backbone.states(batch, range(zoo.DEPTH + 1), lambda hidden: hidden)
             for depth in range(0 if backbone.runs_empty else 1, zoo.DEPTH + 1):
                 alone = backbone.truncated(depth).model(**batch).last_hidden_state
-                worst = max(worst, float((states[depth] - alone)[mask.bool()].abs().max()))
+                worst = max(worst, float((states[depth] - alone)[real].abs().max()))
     return worst
 
 

@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from sts_grid import spearman
+from sts_grid import read_task, spearman
 
 import demitasse as dt
 from demitasse import refining
@@ -32,10 +32,8 @@ class Bench:
 
     def __init__(self, encoder: dt.Encoder, sentences: list[str], data: Path) -> None:
         self.layers = encoder.full.layers
-        with gzip.open(data / "stsb-dev.jsonl.gz", "rt") as lines:
-            rows = [json.loads(line) for line in lines]
-        self.gold = np.array([row["score"] for row in rows])
-        self.dev = self._states(encoder, [row[side] for side in "ab" for row in rows])
+        texts, self.gold = read_task(data / "stsb-dev.jsonl.gz")
+        self.dev = self._states(encoder, texts)
         every = self._states(encoder, sentences)
         held = np.arange(len(sentences)) % 20 == 19
         self.held = {depth: states[held] for depth, states in every.items()}
@@ -138,7 +136,7 @@ def main() -> None:
     rows = {}
     begun = time.perf_counter()
     for label, maps in experiments(bench):
-        seconds, begun = time.perf_counter() - begun, time.perf_counter()
+        seconds = time.perf_counter() - begun
         held = np.mean([mean_cosine(maps[k](bench.held[k]), maps[bench.layers](bench.held[bench.layers]))
                         for k in range(1, bench.layers)])  # fmt: skip
         rows[label] = {**bench.score(maps), "held-out cosine": round(float(held), 4)}

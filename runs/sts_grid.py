@@ -31,12 +31,17 @@ def spearman(ours: np.ndarray, theirs: np.ndarray) -> float:
     return 100 * float(np.corrcoef(ranks(ours), ranks(theirs))[0, 1])
 
 
-def task_scores(encoder: dt.Encoder, path: Path, cuts: list[dt.Cut]) -> dict[str, dict[str, float]]:
-    """For each cut: both sides at that cut, and one side at that cut against the other at full depth."""
+def read_task(path: Path) -> tuple[list[str], np.ndarray]:
+    """All first texts, then all second ones, and the score of each pair."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
-    gold = np.array([row["score"] for row in rows], dtype=float)
-    vectors = encoder.encode_cuts([row[side] for side in "ab" for row in rows], cuts)
+    return [row[side] for side in "ab" for row in rows], np.array([row["score"] for row in rows], dtype=float)
+
+
+def task_scores(encoder: dt.Encoder, path: Path, cuts: list[dt.Cut]) -> dict[str, dict[str, float]]:
+    """For each cut: both sides at that cut, and one side at that cut against the other at full depth."""
+    texts, gold = read_task(path)
+    vectors = encoder.encode_cuts(texts, cuts)
     scores: dict[str, dict[str, float]] = {}
     for cut in cuts:
         left, right = np.split(vectors[cut], 2)

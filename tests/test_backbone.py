@@ -16,15 +16,6 @@ from demitasse.checkpoint import read_model
 CPU = torch.device("cpu")
 
 
-def inputs(model: tf.PreTrainedModel, side: str) -> dict[str, torch.Tensor]:
-    generator = torch.Generator().manual_seed(1)
-    ids = torch.randint(5, zoo.VOCABULARY, (4, 11), generator=generator)
-    lengths = torch.tensor([[11], [6], [2], [1]])
-    positions = torch.arange(11) if side == "right" else torch.arange(10, -1, -1)
-    mask = (positions < lengths).long()
-    return {"input_ids": ids.masked_fill(mask == 0, model.config.pad_token_id or 0), "attention_mask": mask}
-
-
 def whole(hidden: torch.Tensor) -> torch.Tensor:
     return hidden
 
@@ -34,7 +25,7 @@ def whole(hidden: torch.Tensor) -> torch.Tensor:
 def test_every_state_is_what_the_truncated_model_puts_out(name: str, side: str) -> None:
     model = zoo.build(name)
     backbone = find_backbone(model)
-    batch = inputs(model, side)
+    batch = zoo.padded_batch(model, side)
     with torch.no_grad():
         states = backbone.states(batch, range(zoo.DEPTH + 1), whole)
         for depth in range(zoo.DEPTH + 1):
@@ -55,7 +46,7 @@ def test_every_state_is_what_the_truncated_model_puts_out(name: str, side: str) 
 @pytest.mark.parametrize("name", zoo.BUILD)
 def test_the_last_state_is_the_models_own_output(name: str) -> None:
     model = zoo.build(name)
-    batch = inputs(model, "right")
+    batch = zoo.padded_batch(model, "right")
     with torch.no_grad():
         expected = model(**batch).last_hidden_state
         state = find_backbone(model).states(batch, [zoo.DEPTH], whole)[zoo.DEPTH]
@@ -67,7 +58,7 @@ def test_the_final_norm_is_found_and_matters(name: str) -> None:
     model = zoo.build(name)
     backbone = find_backbone(model)
     assert len(backbone.tail_names) == 1
-    batch = inputs(model, "right")
+    batch = zoo.padded_batch(model, "right")
     with torch.no_grad():
         with_norm = backbone.states(batch, [1], whole)[1]
         bare = Backbone(model, backbone.layers_name, (), backbone.width, backbone.depth)
@@ -91,7 +82,7 @@ def test_truncation_shares_weights_and_leaves_the_model_alone(name: str) -> None
 def test_a_truncated_model_is_read_back_the_same(name: str, tmp_path: Path) -> None:
     model = zoo.build(name)
     backbone = find_backbone(model)
-    batch = inputs(model, "right")
+    batch = zoo.padded_batch(model, "right")
     for depth in range(0 if backbone.runs_empty else 1, zoo.DEPTH + 1):
         folder = tmp_path / str(depth)
         backbone.truncated(depth).model.save_pretrained(folder)
@@ -138,7 +129,7 @@ def test_a_model_that_changes_its_output_after_the_layers_is_refused() -> None:
 
 def test_cuts_that_share_layers_can_run_at_the_same_time() -> None:
     backbone = find_backbone(zoo.build("BERT"))
-    batch = inputs(backbone.model, "right")
+    batch = zoo.padded_batch(backbone.model, "right")
     cuts = [backbone.truncated(depth) for depth in (1, 2, 3)]
     with torch.no_grad():
         expected = [cut.states(batch, range(cut.depth + 1), whole) for cut in cuts]
@@ -161,7 +152,7 @@ def test_cuts_that_share_layers_can_run_at_the_same_time() -> None:
 
 def test_gradients_reach_every_layer_below_a_state() -> None:
     backbone = find_backbone(zoo.build("ModernBERT"))
-    batch = inputs(backbone.model, "right")
+    batch = zoo.padded_batch(backbone.model, "right")
     backbone.states(batch, [2], whole)[2].sum().backward()
     reached = [any(p.grad is not None and p.grad.any() for p in layer.parameters()) for layer in backbone.layers]
     assert reached == [True, True, False]

@@ -115,6 +115,14 @@ def sentences(count: int, seed: int = 0) -> list[str]:
     return [" ".join(generator.choices(WORDS, k=generator.randint(1, 12))) for _ in range(count)]
 
 
+def padded_batch(model: tf.PreTrainedModel, side: str) -> dict[str, torch.Tensor]:
+    """Token ids of four texts of 11, 6, 2 and 1 tokens, padded on the "left" or "right"."""
+    ids = torch.randint(5, VOCABULARY, (4, 11), generator=torch.Generator().manual_seed(1))
+    positions = torch.arange(11) if side == "right" else torch.arange(10, -1, -1)
+    mask = (positions < torch.tensor([[11], [6], [2], [1]])).long()
+    return {"input_ids": ids.masked_fill(mask == 0, model.config.pad_token_id or 0), "attention_mask": mask}
+
+
 def write_folder(
     folder: Path, name: str = "BERT", *, modes: str = "mean", dense: int | None = None, normalize: bool = True
 ) -> Path:

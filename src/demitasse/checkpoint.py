@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from demitasse.errors import FolderError
+from demitasse.errors import FolderError, reason
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -36,9 +36,8 @@ def read_model(folder: str, dtype: torch.dtype, device: torch.device) -> PreTrai
                 output_loading_info=True,
             )
     except Exception as problem:  # transformers, safetensors and json each raise their own
-        reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
         raise FolderError(
-            f"no model can be read from {folder} ({reason}); it needs config.json and its weights as "
+            f"no model can be read from {folder} ({reason(problem)}); it needs config.json and its weights as "
             "model.safetensors (pickled weights are never read)"
         ) from problem
     _refuse_missing(folder, report, config)

@@ -74,7 +74,7 @@ def fit(  # noqa: PLR0913
     device: DeviceOption = None,
 ) -> None:
     """Fit an exit at every depth from unlabelled sentences, so that shallow cuts give good vectors."""
-    lines = list(islice(_lines(sentences), limit))
+    lines = islice(_lines(sentences), limit)  # never all of them at once: fitting takes a stream
     encoder = _load(base, None, device)
     fitted = demitasse.fit_exits(encoder, lines, order=order, refine=refine)
     fitted.save(out)

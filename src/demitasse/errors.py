@@ -19,6 +19,11 @@ class DemitasseError(Exception):
     """The root of the tree: catch this to catch all of them."""
 
 
+def reason(problem: Exception) -> str:
+    """The first line of what another library raised, short enough to stand inside a sentence of ours."""
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
+
+
 class CutError(DemitasseError, ValueError):
     """A cut that cannot be read, or that is deeper or wider than the encoder."""
 

@@ -16,8 +16,7 @@ from demitasse.encoder import Encoder
 from demitasse.errors import DataError
 from demitasse.exits import Array, Exit, Moments, choose_exit, mean_cosine, similarity_agreement
 from demitasse.progress import progress_bar
-from demitasse.readout import Dense, as_modules, embed, on_device
-from demitasse.refining import learn_order, refine_exits
+from demitasse.readout import Dense, as_modules, embed, on_device, unit
 from demitasse.texts import checked
 
 HELD_OUT_EVERY = 20  # every twentieth sentence is kept out of the fit, to choose lambda and to measure
@@ -61,14 +60,14 @@ def fit_exits(
         # What gives the full embedding now gives it from here on: an exit, if this encoder is itself a shallow cut.
         head = encoder.readout(encoder.full.layers)
         if order:
-            rotation = learn_order(targets, seed, advance)
+            rotation = refining.learn_order(targets, seed, advance)
             targets, held_targets = targets @ rotation, held_targets @ rotation
             exits = {depth: exit_.rotated(rotation) for depth, exit_ in exits.items()}
             *narrowed, _ = as_modules(head, encoder.state_dims, encoder.dims)
             head = on_device((*narrowed, Dense(torch.from_numpy(np.ascontiguousarray(rotation.T)))), encoder.device)
         if refine:
             sampled = {depth: seen.sample.rows(depth) for depth in exits}
-            exits = refine_exits(exits, sampled, targets, seed, advance)
+            exits = refining.refine_exits(exits, sampled, targets, seed, advance)
     record = {
         **encoder.record,
         "objective": {
@@ -173,8 +172,7 @@ def _states(encoder: Encoder, window: Sequence[str]) -> dict[int | str, Array]:
     layers, dims = encoder.full
     states = encoder.states(window, range(layers + 1))
     with torch.inference_mode():
-        target = embed(encoder.readout(layers), states.pop(layers))[:, :dims]
-        target = torch.nn.functional.normalize(target, dim=-1)
+        target = unit(embed(encoder.readout(layers), states.pop(layers)), dims)
     kept: dict[int | str, Array] = {depth: rows.cpu().numpy() for depth, rows in states.items()}
     return {**kept, "target": target.cpu().numpy()}
 

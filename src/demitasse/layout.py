@@ -147,9 +147,9 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as problem:
-        raise FolderError(f"{path} is missing") from problem
+        raise FolderError(f"{path} is missing; copy or save the model again") from problem
     except (OSError, ValueError) as problem:
-        raise FolderError(f"{path} cannot be read as JSON ({problem})") from problem
+        raise FolderError(f"{path} cannot be read as JSON ({problem}); copy or save the model again") from problem
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -21,7 +21,7 @@ def progress_bar(label: str, total: int | None, *, show: bool | None = None) -> 
     if not show:
         yield lambda steps: None
         return
-    # Here and not above: rich takes as long to import as a short text to encode.
+    # Here and not above: most calls are too short ever to show a bar.
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from demitasse.errors import FolderError
+from demitasse.errors import FolderError, reason
 from demitasse.texts import prompt_text
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def tokenizer_at(folder: str) -> PreTrainedTokenizerBase:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except Exception as problem:  # transformers and tokenizers raise almost anything here
         raise FolderError(
-            f"no tokenizer can be read from {folder} ({_first_line(problem)}); "
+            f"no tokenizer can be read from {folder} ({reason(problem)}); "
             "copy tokenizer.json and tokenizer_config.json of the model into it"
         ) from problem
     # transformers makes up a tokenizer with an empty vocabulary where the files are missing.
@@ -91,7 +91,3 @@ def tokenizer_at(folder: str) -> PreTrainedTokenizerBase:
             f"the tokenizer in {folder} has no vocabulary; copy tokenizer.json and tokenizer_config.json into it"
         )
     return tokenizer
-
-
-def _first_line(problem: Exception) -> str:
-    return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
