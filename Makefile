@@ -1,9 +1,19 @@
-# make test: everything CI checks. make fix: what a machine can mend.
+# make demo: see it work. make test: everything CI checks. make fix: what a machine can mend.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+DEMO := .venv-demo
 
-.PHONY: install test fix clean
+.PHONY: demo install test fix clean
+
+# The base install alone, in an environment of its own: no torch.
+demo: $(DEMO)/installed
+	$(DEMO)/bin/demitasse demo
+
+$(DEMO)/installed: pyproject.toml constraints.txt
+	test -x $(DEMO)/bin/python || $(PYTHON) -m venv $(DEMO)
+	$(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	touch $@
 
 install: $(VENV)/installed
 
@@ -11,7 +21,7 @@ install: $(VENV)/installed
 $(VENV)/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train]' --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train,export]' --group dev
 	touch $@
 
 test: install
@@ -25,4 +35,4 @@ fix: install
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DEMO) .mypy_cache .pytest_cache .ruff_cache .hypothesis

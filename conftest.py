@@ -15,7 +15,7 @@ import torch
 import zoo
 
 from demitasse.encoder import Encoder
-from demitasse.folder import load
+from demitasse.loading import load
 
 torch.set_num_threads(1)  # tiny models gain nothing from more, and lose much where other work runs beside the tests
 

@@ -23,14 +23,28 @@ def test_batches_go_from_long_to_short(lengths: list[int], budget: int) -> None:
     assert flat == sorted(lengths, reverse=True)
 
 
-@given(st.lists(st.integers()), st.integers(1, 50))
-def test_windows_keep_order_and_size(items: list[int], size: int) -> None:
-    made = list(windows(items, size))
-    assert [item for window in made for item in window] == items
-    assert all(len(window) == size for window in made[:-1])
+@given(st.lists(st.integers(1, 600)), st.integers(600, 4096), st.integers(1, 2000))
+def test_uneven_rows_part_once_a_batch_is_large(lengths: list[int], budget: int, least: int) -> None:
+    batches = token_batches(lengths, budget, least)
+    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+    for batch in batches:
+        rows = [lengths[index] for index in batch]
+        assert len(rows) * rows[0] <= budget
+        # Whoever is much shorter than the longest came while the batch was still small.
+        assert all(5 * row >= 4 * rows[0] or place * rows[0] < least for place, row in enumerate(rows))
+
+
+@given(st.lists(st.text()), st.integers(1, 50), st.integers(1, 100))
+def test_windows_keep_order_and_size(texts: list[str], size: int, characters: int) -> None:
+    made = list(windows(texts, size, characters))
+    assert [text for window in made for text in window] == texts
+    for window in made[:-1]:
+        assert len(window) == size or sum(map(len, window)) >= characters
+        assert len(window) <= size
+        assert sum(map(len, window[:-1])) < characters
 
 
 def test_windows_read_no_further_than_they_give() -> None:
-    source = count()
-    assert list(islice(windows(source, 3), 2)) == [[0, 1, 2], [3, 4, 5]]
-    assert next(source) == 6
+    source = map(str, count())
+    assert list(islice(windows(source, 3), 2)) == [["0", "1", "2"], ["3", "4", "5"]]
+    assert next(source) == "6"

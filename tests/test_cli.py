@@ -17,6 +17,7 @@ import pytest
 import zoo
 
 from demitasse import Encoder, __version__, load
+from demitasse.blocks import BUILT_IN
 from demitasse.cli import main
 
 TEXTS = ["kan lor", "mist", "", "tor vax zen"]
@@ -152,20 +153,46 @@ def test_info_shows_what_each_cut_weighs(
 
     for row in facts["cuts"]:
         encoder.cut(*map(int, row["cut"].split("x"))).save(tmp_path / row["cut"])
-        held = sum(array.size for array in load_file(tmp_path / row["cut"] / "model.safetensors").values())
-        assert row["parameters"] == held
+        held = sum(array.nbytes for array in load_file(tmp_path / row["cut"] / "model.safetensors").values())
+        assert row["model_bytes"] == held
+
+
+def test_the_built_in_model_is_the_default(run: Callable[..., Ran]) -> None:
+    ran = run("encode", "-c", "1x32", "a ristretto", "a lungo")
+    assert ran.code == 0, ran.err
+    vectors = rows(ran.out)
+    np.testing.assert_allclose(vectors, load().cut(1, 32).encode(["a ristretto", "a lungo"]), atol=1e-6)
+    assert "6x384  BertModel" in run("info").out
+
+
+def test_export_writes_blocks_that_give_the_same_vectors(
+    run: Callable[..., Ran], model: Path, encoder: Encoder, tmp_path: Path
+) -> None:
+    ran = run("export", model, "--cut", "1x8", "--format", "blocks", "--out", tmp_path / "blocks")
+    assert ran.code == 0, ran.err
+    assert "1x8 as blocks" in ran.out
+    np.testing.assert_allclose(load(tmp_path / "blocks").encode(TEXTS), encoder.cut(1, 8).encode(TEXTS), atol=1e-5)
+
+
+def test_the_demo_searches_for_what_it_is_asked(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("demitasse.demo.ROUNDS", 1)
+    ran = run("demo", "a knocking noise in the heating")
+    assert ran.code == 0, ran.err
+    assert "6x384  Our heating has been making a knocking noise since yesterday." in ran.out
+    assert "100%" in ran.out
 
 
 def test_the_version_is_shown(run: Callable[..., Ran]) -> None:
     assert run("--version").out == f"demitasse {__version__}\n"
 
 
-# name: (arguments with {model} and {here} filled in, what must be said)
+# name: (arguments with {model}, {blocks} and {here} filled in, what must be said)
 BAD_CALLS = {
     "unreadable cut": ("encode -m {model} -c 6,128 a", "cannot read '6,128' as a cut; write layers x dims"),
     "too deep": ("encode -m {model} -c 9x8 a", "cut 9x8 is deeper than this encoder (3x32)"),
     "too wide": ("cut {model} 2x99 -o {here}/x", "cut 2x99 is wider than this encoder (3x32)"),
-    "no model": ("encode a", "Missing option '--model'"),
+    "no blocks to export": ("export {blocks} -o {here}/x", "cannot be exported again; load the model it was"),
+    "unknown export format": ("export {model} -f tflite -o {here}/x", "use one of blocks, blocks-int8, onnx"),
     "no such folder": ("info {here}/nowhere", "there is no folder"),
     "no such hub name": ("encode -m nobody/nothing a", "the hub gave no model of that name"),
     "no such file": ("encode -m {model} -i {here}/no.txt", "No such file or directory"),
@@ -190,7 +217,7 @@ def test_bad_calls_end_with_2_and_a_sentence(name: str, run: Callable[..., Ran],
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").write_text("")
     line, said = BAD_CALLS[name]
-    ran = run(*(word.format(model=model, here=tmp_path) for word in line.split()))
+    ran = run(*(word.format(model=model, here=tmp_path, blocks=BUILT_IN) for word in line.split()))
     assert ran.code == 2
     assert said in " ".join(ran.err.replace("│", " ").split())
     assert "Traceback" not in ran.err

@@ -11,7 +11,8 @@ import torch
 import zoo
 
 from demitasse import Cut, CutError, DataError, Encoder, grid, load
-from demitasse.encoder import WINDOW
+from demitasse.devices import pace
+from demitasse.tokenizers_hf import tokens_of
 
 TEXTS = zoo.sentences(40)
 
@@ -112,7 +113,7 @@ def test_an_endless_stream_is_read_a_window_at_a_time(encoder: Encoder) -> None:
 
     rows = encoder.cut(layers=0).encode_iter(stream())
     first = next(rows)
-    assert read == WINDOW
+    assert read == pace(encoder.device).window
     np.testing.assert_allclose(first, encoder.cut(layers=0).encode([TEXTS[1]])[0], atol=1e-5)
 
 
@@ -154,7 +155,7 @@ def test_strange_texts_have_defined_vectors(name: str, model_folder: Callable[..
 def test_a_tokenizer_that_makes_nothing_of_an_empty_text(encoder: Encoder) -> None:
     bare = zoo.tokenizer()
     bare.backend_tokenizer.post_processor = None
-    without = replace(encoder, reader=replace(encoder.reader, tokenizer=bare))
+    without = replace(encoder, reader=replace(encoder.reader, tokens=tokens_of(bare, 32)))
     assert np.isfinite(without.encode(["", "kan"])).all()
 
 
@@ -184,7 +185,8 @@ def test_a_prompt_can_be_left_out_of_the_pooling(encoder: Encoder) -> None:
     apart = replace(encoder, pooling=replace(encoder.pooling, include_prompt=False))
     states = apart.states(["mix tor"], [0], prompt="query")[0]
     # At depth 0 of a BERT the state of a token knows its place but not its neighbours: [CLS] kan lor | mix tor [SEP]
-    inputs = apart.reader.padded(apart.reader.token_ids(["kan lor mix tor"]), apart.device)
+    ids, mask = map(torch.from_numpy, apart.reader.padded(apart.reader.read(["kan lor mix tor"]), [0]))
+    inputs = {"input_ids": ids, "attention_mask": mask}
     tokens = apart.backbone.states(inputs, [0], lambda hidden: hidden)[0].detach()
     np.testing.assert_allclose(states[0].numpy(), tokens[0, 3:].mean(0).numpy(), atol=1e-6)
 

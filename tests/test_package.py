@@ -3,6 +3,8 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -27,15 +29,15 @@ def test_importing_it_and_its_command_line_imports_no_torch() -> None:
     assert run.stdout == "set()\n"
 
 
-@pytest.mark.parametrize("package", ["torch", "transformers"])
-def test_a_missing_extra_is_the_line_to_type(package: str) -> None:
+@pytest.mark.parametrize(("name", "extra"), [("torch", "train"), ("transformers", "train"), ("onnxscript", "export")])
+def test_a_missing_extra_is_the_line_to_type(name: str, extra: str) -> None:
     program = (
-        f"import sys; sys.modules['{package}'] = None; import demitasse\n"
-        "try: demitasse.load\n"
+        f"import sys; sys.modules['{name}'] = None; import demitasse\n"
+        "try: demitasse.export\n"
         "except ImportError as problem: print(problem)"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert run.stdout == f"demitasse.load needs {package}; pip install 'demitasse[train]'\n"
+    assert run.stdout == f"demitasse.export needs {name}; pip install 'demitasse[{extra}]'\n"
 
 
 def test_every_error_is_an_ordinary_one_too() -> None:
@@ -48,10 +50,21 @@ def test_every_error_is_an_ordinary_one_too() -> None:
         assert kind.__name__ in (errors.__doc__ or "")
 
 
-@pytest.mark.parametrize("command", ["encode -m x a", "fit {here} -b x -o y", "info x", "cut x 2x8 -o y"])
-def test_commands_without_torch_end_with_the_line_to_type(command: str) -> None:
-    arguments = command.format(here=__file__).split()
+@pytest.mark.parametrize("command", ["encode -m {model} a", "fit {here} -b {model} -o y", "cut {model} 2x8 -o y"])
+def test_commands_without_torch_end_with_the_line_to_type(command: str, model_folder: Callable[..., Path]) -> None:
+    arguments = command.format(here=__file__, model=model_folder("BERT")).split()
     program = f"import sys; sys.modules['torch'] = None; sys.argv[1:] = {arguments}; import demitasse.__main__"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert run.returncode == 2
-    assert run.stderr == "error: demitasse.load needs torch; pip install 'demitasse[train]'\n"
+    assert run.stderr.endswith("needs torch; pip install 'demitasse[train]'\n")
+    assert run.stderr.count("\n") == 1
+
+
+def test_the_built_in_model_never_imports_torch() -> None:
+    program = (
+        "import sys, demitasse as dt; encoder = dt.load(); encoder.encode(['a', 'b'] * 30);"
+        "encoder.cut(1, 32).encode(['a']);"
+        "print({'torch', 'transformers', 'safetensors', 'onnx'} & set(sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout == "set()\n"

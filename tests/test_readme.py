@@ -39,6 +39,7 @@ def test_the_python_of_the_readme_runs(place: Path, model_folder: Callable[..., 
     for block in blocks("python"):
         exec(block.replace(MODEL, str(model_folder("MiniLM shape"))), names)
     assert (place / "small" / "modules.json").is_file()
+    assert (place / "blocks" / "layer_6.onnx").is_file()
     assert {str(cut) for cut in names["by_cut"]} == {"1x64", "1x384", "3x64", "3x384", "6x64", "6x384"}  # type: ignore[attr-defined]
 
 
@@ -46,7 +47,7 @@ def test_the_commands_of_the_readme_run(
     place: Path, model_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("demitasse ")]
-    assert len(lines) == 5
+    assert len(lines) == 7
     handler = signal.getsignal(signal.SIGTERM)
     for line in lines:
         monkeypatch.setattr(sys, "argv", shlex.split(line.replace(MODEL, str(model_folder("MiniLM shape")))))
@@ -55,6 +56,7 @@ def test_the_commands_of_the_readme_run(
         assert ended.value.code == 0, line
     signal.signal(signal.SIGTERM, handler)
     assert (place / "vectors.npy").is_file()
+    assert (place / "blocks" / "exit_6.onnx").is_file()
     assert (place / "small" / "modules.json").is_file()
 
 
@@ -68,5 +70,5 @@ def test_the_file_tree_is_current() -> None:
     listed = set(re.findall(r"^  (\w+\.py) ", tree, flags=re.MULTILINE))
     there = {path.name for path in (ROOT / "src" / "demitasse").glob("*.py")}
     assert listed == there - {"__main__.py", "_version.py"}
-    for folder in re.findall(r"^(\S+)/? ", tree, flags=re.MULTILINE):
+    for folder in re.findall(r"^(\S+) ", tree, flags=re.MULTILINE):
         assert (ROOT / folder).exists(), folder

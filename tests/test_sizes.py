@@ -6,7 +6,7 @@ import numpy as np
 
 from demitasse import Cut, Encoder
 from demitasse.exits import Exit
-from demitasse.sizes import describe, parameters, size_table
+from demitasse.sizes import describe, size_table
 
 
 def with_exit(encoder: Encoder) -> Encoder:
@@ -16,9 +16,9 @@ def with_exit(encoder: Encoder) -> Encoder:
 
 
 def test_an_exit_counts_with_the_rows_that_are_kept(encoder: Encoder) -> None:
-    plain, elastic = parameters(encoder, Cut(1, 8)), parameters(with_exit(encoder), Cut(1, 8))
-    assert elastic - plain == 8 * 32 + 8
-    assert parameters(encoder, Cut(3, 32)) == sum(p.numel() for p in encoder.backbone.model.parameters())
+    plain, elastic = encoder.model_bytes(Cut(1, 8)), with_exit(encoder).model_bytes(Cut(1, 8))
+    assert elastic - plain == 4 * (8 * 32 + 8)
+    assert encoder.model_bytes(Cut(3, 32)) == 4 * sum(p.numel() for p in encoder.backbone.model.parameters())
 
 
 def test_what_is_known_of_a_depth_is_shown(encoder: Encoder) -> None:
@@ -28,4 +28,4 @@ def test_what_is_known_of_a_depth_is_shown(encoder: Encoder) -> None:
     table = size_table(facts).splitlines()
     (row,) = [line.split() for line in table if line.split()[:2] == ["1", "yes"]]
     assert row[-1] == "0.875"
-    assert row[2] == f"{parameters(with_exit(encoder), Cut(1, 32)):,}"
+    assert float(row[2]) == round(with_exit(encoder).model_bytes(Cut(1, 32)) / 1e6, 1)

@@ -2,7 +2,7 @@
 
     import demitasse as dt
 
-    encoder = dt.load("path/to/model")              # folder or hub name
+    encoder = dt.load()                             # the built-in model; or a folder, or a hub name
     small = encoder.cut(layers=3, dims=128)         # shares the weights; encoder is untouched
     vectors = small.encode(["a ristretto", "a lungo"])
 
@@ -12,7 +12,6 @@ Importing this package imports neither torch nor transformers: what needs them i
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from demitasse._version import __version__
@@ -26,13 +25,16 @@ from demitasse.errors import (
     FolderError,
     MissingExtra,
 )
+from demitasse.extras import EXPORT, TRAIN, need
 
 if TYPE_CHECKING:
     from demitasse.encoder import Encoder as Encoder
+    from demitasse.exporting import export as export
     from demitasse.fitting import fit_exits as fit_exits
-    from demitasse.folder import load as load
+    from demitasse.loading import load as load
 
-_WITH_TORCH = {"Encoder": "encoder", "fit_exits": "fitting", "load": "folder"}
+_HOME = {"Encoder": "encoder", "export": "exporting", "fit_exits": "fitting", "load": "loading"}
+_NEEDS = {"fit_exits": TRAIN, "export": EXPORT}
 
 __all__ = [
     "BackboneError",
@@ -45,6 +47,7 @@ __all__ = [
     "FolderError",
     "MissingExtra",
     "__version__",
+    "export",
     "fit_exits",
     "grid",
     "load",
@@ -52,19 +55,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WITH_TORCH:
+    if name not in _HOME:
         raise AttributeError(f"module 'demitasse' has no attribute {name!r}")
-    for package in ("torch", "transformers", "safetensors"):
-        if not _installed(package):
-            raise MissingExtra(f"demitasse.{name}", package, "train")
-    return getattr(importlib.import_module(f"demitasse.{_WITH_TORCH[name]}"), name)
-
-
-def _installed(package: str) -> bool:
-    try:
-        return importlib.util.find_spec(package) is not None
-    except ValueError:  # it is being imported, or was blocked
-        return False
+    need(f"demitasse.{name}", _NEEDS.get(name, {}))
+    return getattr(importlib.import_module(f"demitasse.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:

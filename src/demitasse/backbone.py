@@ -81,7 +81,7 @@ class Backbone:
                 # Cuts share layers, so another thread may be running this very layer for another cut.
                 if threading.get_ident() != caller:
                     return
-                hidden = _layer_input(args, kwargs)
+                hidden = layer_input(args, kwargs)
                 for after in tail:
                     hidden = after(hidden)
                 pooled[depth] = pool(hidden)
@@ -97,7 +97,7 @@ class Backbone:
             if depth in depths
         ]
         try:
-            last = _forward(self.model, inputs)
+            last = forward(self.model, inputs)
             if self.depth in depths:
                 pooled[self.depth] = pool(last)
         except _Enough:
@@ -167,7 +167,7 @@ def _watch(model: PreTrainedModel, layers_name: str) -> tuple[tuple[str, ...], i
 
     def log_call(name: str) -> Callable[..., None]:
         def record(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-            given, gave = _layer_input(args, kwargs), _first(output)
+            given, gave = layer_input(args, kwargs), layer_output(output)
             if isinstance(given, Tensor) and isinstance(gave, Tensor):
                 calls.append((name, given, gave))
 
@@ -177,7 +177,7 @@ def _watch(model: PreTrainedModel, layers_name: str) -> tuple[tuple[str, ...], i
         def record(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
             calls.clear()  # only what follows the last layer matters
             order.append(index)
-            calls.append((f"{layers_name}.{index}", _first(output), _first(output)))
+            calls.append((f"{layers_name}.{index}", layer_output(output), layer_output(output)))
 
         return record
 
@@ -187,7 +187,7 @@ def _watch(model: PreTrainedModel, layers_name: str) -> tuple[tuple[str, ...], i
             handles.append(module.register_forward_hook(log_call(name), with_kwargs=True))
     try:
         with torch.no_grad():
-            output = _forward(model, _sample_inputs(model))
+            output = forward(model, _sample_inputs(model))
     finally:
         for handle in handles:
             handle.remove()
@@ -222,7 +222,7 @@ def _runs_empty(backbone: Backbone) -> bool:
         empty = backbone.truncated(0).model
         type(empty.config).from_dict(empty.config.to_dict())
         with torch.no_grad():
-            _forward(empty, _sample_inputs(empty))
+            forward(empty, _sample_inputs(empty))
     except Exception:  # whatever it raises, the answer is no
         return False
     return True
@@ -252,7 +252,7 @@ def _sample_inputs(model: PreTrainedModel) -> dict[str, Tensor]:
     return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
 
 
-def _forward(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Tensor:
+def forward(model: nn.Module, inputs: Mapping[str, Tensor]) -> Tensor:
     """The last token states (B, T, D) of `model`."""
     # Decoders would otherwise build a cache of keys and values that nobody reads.
     extra = {"use_cache": False} if "use_cache" in inspect.signature(model.forward).parameters else {}
@@ -260,11 +260,13 @@ def _forward(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Tensor:
     return output
 
 
-def _layer_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def layer_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The token states in the arguments of a layer."""
     return args[0] if args else kwargs.get("hidden_states")
 
 
-def _first(output: Any) -> Any:
+def layer_output(output: Any) -> Any:
+    """The token states in what a layer puts out."""
     return output[0] if isinstance(output, tuple) else output
 
 

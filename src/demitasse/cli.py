@@ -31,7 +31,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-ModelOption = Annotated[str, typer.Option("--model", "-m", help="Model folder or hub name.")]
+ModelOption = Annotated[
+    str | None, typer.Option("--model", "-m", help="Model folder or hub name; default: the built-in model.")
+]
 CutOption = Annotated[str | None, typer.Option("--cut", "-c", help="Layers x dims, such as 3x128; default: all.")]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda or mps; default: the GPU if there is one.")]
 OutOption = Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")]
@@ -39,8 +41,8 @@ OutOption = Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")
 
 @app.command()
 def encode(  # noqa: PLR0913 - options of a command, each named when used
-    model: ModelOption,
     texts: Annotated[list[str] | None, typer.Argument(help="Texts to encode.")] = None,
+    model: ModelOption = None,
     cut: CutOption = None,
     input: Annotated[
         Path | None, typer.Option("--input", "-i", help="File with a text a line (.gz too); - is stdin.")
@@ -90,12 +92,12 @@ def fit(  # noqa: PLR0913
 
 @app.command()
 def info(
-    model: Annotated[str, typer.Argument(help="Model folder or hub name.")],
+    model: Annotated[str | None, typer.Argument(help="Model folder or hub name; default: the built-in model.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for machines.")] = False,
 ) -> None:
     """Show a model's layers, dims and exits, and what each cut weighs."""
     encoder = _load(model, None, "cpu")
-    from demitasse.sizes import describe, size_table  # needs torch, which `_load` asks for in a sentence
+    from demitasse.sizes import describe, size_table
 
     facts = describe(encoder)
     typer.echo(json.dumps(facts, indent=2, ensure_ascii=False) if as_json else size_table(facts))
@@ -114,6 +116,33 @@ def cut_(
     typer.echo(f"{out}: {encoder!r}, {written / 1e6:.1f} MB")
 
 
+@app.command()
+def export(
+    model: Annotated[str, typer.Argument(help="Model folder or hub name.")],
+    out: OutOption,
+    cut: CutOption = None,
+    format: Annotated[
+        str, typer.Option("--format", "-f", help="blocks, blocks-int8, onnx, onnx-int8 or sentence-transformers.")
+    ] = "blocks-int8",
+    sentences: Annotated[
+        Path | None, typer.Option(help="File with a sentence a line: sets the scales of int8, and what is compared.")
+    ] = None,
+) -> None:
+    """Write a model that runs without torch: blocks for every cut, or one ONNX graph of one cut."""
+    lines = None if sentences is None else list(_lines(sentences))
+    typer.echo(demitasse.export(_load(model, cut, "cpu"), out, format=format, sentences=lines))
+
+
+@app.command()
+def demo(
+    query: Annotated[list[str] | None, typer.Argument(help="Your own questions to search for.")] = None,
+) -> None:
+    """Search a small corpus with the built-in model at several cuts: what each finds and what it costs."""
+    from demitasse.demo import show
+
+    show(query)
+
+
 @app.callback(invoke_without_command=True)
 def _root(version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False) -> None:
     if version:
@@ -121,7 +150,7 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Show the vers
         raise typer.Exit
 
 
-def _load(model: str, cut: str | None, device: str | None) -> Encoder:
+def _load(model: str | None, cut: str | None, device: str | None) -> Encoder:
     wanted = None if cut is None else Cut.parse(cut)  # a misspelt cut should not wait for the model
     encoder = demitasse.load(model, device=device)
     return encoder if wanted is None else encoder.cut(*wanted)

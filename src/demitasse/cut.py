@@ -71,3 +71,12 @@ def grid(layers: Iterable[int], dims: Iterable[int]) -> list[Cut]:
     """
     widths = list(dims)
     return sorted({Cut(depth, width) for depth in layers for width in widths})
+
+
+def usual_dims(dims: int) -> list[int]:
+    """The widths worth offering: powers of two from 32, and all of them.
+
+    >>> usual_dims(384)
+    [32, 64, 128, 256, 384]
+    """
+    return [*(width for width in (2**power for power in range(5, 20)) if width < dims), dims]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import torch
 
@@ -19,13 +20,23 @@ DTYPES = {
     "bf16": torch.bfloat16,
 }
 
-# As many padded tokens as keep the device busy without filling its memory.
-_TOKEN_BUDGETS = {"cuda": 65536, "mps": 16384}
+
+@dataclass(frozen=True)
+class Pace:
+    """How texts are fed to a device: enough at a time to keep it busy, not so many that its memory fills."""
+
+    window: int  # texts held at a time
+    characters: int  # of them, about
+    budget: int  # padded tokens in a batch
+    least: int  # tokens of a batch from which on it is worth beginning another rather than padding
 
 
-def token_budget(device: torch.device) -> int:
-    """How many padded tokens to put into a batch on `device`."""
-    return _TOKEN_BUDGETS.get(device.type, 2048)
+_PACES = {"cuda": Pace(65536, 1 << 22, 131072, 32768), "mps": Pace(4096, 1 << 20, 16384, 4096)}
+
+
+def pace(device: torch.device) -> Pace:
+    """How to feed `device`."""
+    return _PACES.get(device.type, Pace(4096, 1 << 24, 2048, 0))
 
 
 def choose_device(name: str | None) -> torch.device:

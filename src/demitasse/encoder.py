@@ -1,43 +1,33 @@
-"""`Encoder`: texts to unit-length float32 rows, at any cut."""
+"""`Encoder`: texts to unit-length float32 rows, at any cut; what every kind of encoder has in common. No torch."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
-from demitasse.backbone import Backbone
-from demitasse.batching import token_batches, windows
 from demitasse.cut import Cut
-from demitasse.devices import token_budget
 from demitasse.errors import CutError
-from demitasse.exits import Exit, narrow
 from demitasse.pooling import Pooling
 from demitasse.progress import progress_bar
-from demitasse.readout import Readout, embed, exit_readout, unit
-from demitasse.texts import checked
 from demitasse.tokens import Reader
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Vectors = npt.NDArray[np.float32]
 
-# Texts held at a time: enough to fill batches with texts of like length, few enough to be nothing in memory.
-WINDOW = 4096
 
-
-@dataclass(frozen=True, eq=False)
-class Encoder:
+class Encoder(ABC):
     """A sentence-embedding model that can be cut to fewer layers and dims.
 
-    Made by `demitasse.load`; nothing changes it. `exits` are the read-outs that have been fitted, by depth; the other
-    depths use `head`, the model's own.
+    Made by `demitasse.load`; nothing changes it. One kind runs on torch, and can be fitted, trained and exported;
+    the other runs exported blocks on onnxruntime, without torch.
 
     >>> encoder
     Encoder(3x32, BertModel, mean, cpu)
@@ -46,38 +36,54 @@ class Encoder:
     (2, 8)
     """
 
-    backbone: Backbone
     reader: Reader
     pooling: Pooling
     dims: int
-    head: Readout = ()
-    exits: Mapping[int, Exit] = field(default_factory=dict)
-    record: Mapping[str, Any] = field(default_factory=dict)  # where it comes from, what was fitted or trained
+    record: Mapping[str, Any]  # where it comes from, what was fitted or trained
 
     @property
+    @abstractmethod
     def full(self) -> Cut:
         """The largest cut this encoder gives, and the one `encode` uses."""
-        return Cut(self.backbone.depth, self.dims)
 
     @property
-    def state_dims(self) -> int:
-        """The width of a pooled state."""
-        return self.backbone.width * len(self.pooling.modes)
+    @abstractmethod
+    def architecture(self) -> str:
+        """The class of the model, such as `BertModel`."""
 
     @property
-    def device(self) -> torch.device:
-        """Where the model runs."""
-        return self.backbone.model.device
+    @abstractmethod
+    def exit_depths(self) -> list[int]:
+        """The depths that have an exit of their own; the others use the model's own read-out."""
 
-    def cut(self, layers: int | None = None, dims: int | None = None) -> Encoder:
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """Where and how the model runs, such as `cpu` or `int8 blocks, cpu`."""
+
+    @abstractmethod
+    def model_bytes(self, cut: Cut) -> int:
+        """How many bytes of weights are needed to run `cut`."""
+
+    @abstractmethod
+    def _cut_to(self, cut: Cut) -> Self:
+        """The encoder at `cut`, which is known to be within `full` and smaller."""
+
+    @abstractmethod
+    def _embed_windows(
+        self, texts: Iterable[str], cuts: Sequence[Cut], prompt: str | None, advance: Callable[[int], None]
+    ) -> Iterator[dict[Cut, Vectors]]:
+        """The rows of each window of `texts` at each of `cuts`."""
+
+    @abstractmethod
+    def save(self, folder: str | Path) -> None:
+        """Write this encoder as a folder that `demitasse.load` opens."""
+
+    def cut(self, layers: int | None = None, dims: int | None = None) -> Self:
         """An encoder of the first `layers` and `dims` (all of them if left out) that shares this one's weights."""
         full = self.full
         wanted = Cut(full.layers if layers is None else layers, full.dims if dims is None else dims).within(full)
-        if wanted == full:
-            return self
-        backbone = self.backbone if wanted.layers == full.layers else self.backbone.truncated(wanted.layers)
-        exits = narrow(self.exits.items(), wanted.layers, wanted.dims)
-        return replace(self, backbone=backbone, dims=wanted.dims, exits=exits)
+        return self if wanted == full else self._cut_to(wanted)
 
     def encode(self, texts: Iterable[str], *, prompt: str | None = None, progress: bool | None = None) -> Vectors:
         """One unit-length float32 row for each text, in order.
@@ -92,7 +98,7 @@ class Encoder:
         self, texts: Iterable[str], *, prompt: str | None = None, progress: bool | None = None
     ) -> Iterator[Vectors]:
         """The rows of `encode` one after the other; holds some thousands of texts at a time, never all of them."""
-        with self._progress(texts, progress) as advance:
+        with _progress(texts, progress) as advance:
             for vectors in self._embed_windows(texts, [self.full], prompt, advance):
                 yield from vectors[self.full]
 
@@ -110,70 +116,23 @@ class Encoder:
         wanted = sorted({cut.within(self.full) for cut in cuts})
         parts: dict[Cut, list[Vectors]] = {cut: [] for cut in wanted}
         runner = self.cut(layers=wanted[-1].layers)
-        with self._progress(texts, progress) as advance:
+        with _progress(texts, progress) as advance:
             for vectors in runner._embed_windows(texts, wanted, prompt, advance):
                 for cut, rows in vectors.items():
                     parts[cut].append(rows)
-        return {cut: np.concatenate([np.empty((0, cut.dims), np.float32), *parts[cut]]) for cut in wanted}
-
-    def states(self, texts: Sequence[str], depths: Sequence[int], *, prompt: str | None = None) -> dict[int, Tensor]:
-        """The pooled state (B, S) of each text at each of `depths`, in order and in fp32."""
-        runner, prefix = self.cut(layers=max(depths)), self.reader.prompt(prompt)
-        return runner._window_states(list(checked(texts)), depths, prefix, lambda steps: None)
-
-    def save(self, folder: str | Path) -> None:
-        """Write this encoder as a folder that `demitasse.load` and plain sentence-transformers open."""
-        from demitasse.folder import save
-
-        save(self, folder)
-
-    def readout(self, depth: int) -> Readout:
-        """The steps from a state at `depth` to the embedding."""
-        return self._exit_readouts.get(depth, self.head)
+        return {cut: _joined(rows, cut.dims) for cut, rows in parts.items()}
 
     def __repr__(self) -> str:
-        exits = f", exits at {_spans(self.exits)}" if self.exits else ""
-        return f"Encoder({self.full}, {self.backbone.name}, {self.pooling}{exits}, {self.device})"
+        exits = f", exits at {_spans(self.exit_depths)}" if self.exit_depths else ""
+        return f"Encoder({self.full}, {self.architecture}, {self.pooling}{exits}, {self.place})"
 
-    @cached_property
-    def _exit_readouts(self) -> dict[int, Readout]:
-        return {depth: exit_readout(exit_, self.device) for depth, exit_ in self.exits.items()}
 
-    def _embed_windows(
-        self, texts: Iterable[str], cuts: Sequence[Cut], prompt: str | None, advance: Callable[[int], None]
-    ) -> Iterator[dict[Cut, Vectors]]:
-        """The rows of each window of `texts` at each of `cuts`."""
-        prefix = self.reader.prompt(prompt)
-        depths = sorted({cut.layers for cut in cuts})
-        for window in windows(checked(texts), WINDOW):
-            states = self._window_states(window, depths, prefix, advance)
-            with torch.inference_mode():
-                rows = {depth: embed(self.readout(depth), states[depth]) for depth in depths}
-                vectors = {cut: unit(rows[cut.layers], cut.dims).cpu().numpy() for cut in cuts}
-            yield vectors  # outside the block: a generator would leave its caller in inference mode
+def _joined(parts: list[Vectors], dims: int) -> Vectors:
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, dims), np.float32), *parts])
 
-    def _window_states(
-        self, window: Sequence[str], depths: Sequence[int], prefix: str, advance: Callable[[int], None]
-    ) -> dict[int, Tensor]:
-        rows = self.reader.token_ids(window, prefix)
-        prompt_tokens = 0 if self.pooling.include_prompt else self.reader.prompt_tokens(prefix)
-        states = {depth: torch.empty(len(rows), self.state_dims, device=self.device) for depth in depths}
-        for batch in token_batches([len(row) for row in rows], token_budget(self.device)):
-            inputs = self.reader.padded([rows[index] for index in batch], self.device)
-            pool = partial(self.pooling, mask=inputs["attention_mask"], prompt_tokens=prompt_tokens)
-            with torch.inference_mode():
-                pooled = self.backbone.states(inputs, depths, pool)
-                for depth, state in pooled.items():
-                    states[depth][batch] = state.float()
-            advance(len(batch))
-        return states
 
-    def _progress(
-        self,
-        texts: Iterable[str],
-        show: bool | None,  # noqa: FBT001
-    ) -> AbstractContextManager[Callable[[int], None]]:
-        return progress_bar("encoding", len(texts) if isinstance(texts, Sequence) else None, show=show)
+def _progress(texts: Iterable[str], show: bool | None) -> AbstractContextManager[Callable[[int], None]]:  # noqa: FBT001
+    return progress_bar("encoding", len(texts) if isinstance(texts, Sequence) else None, show=show)
 
 
 def _spans(depths: Iterable[int]) -> str:

@@ -18,6 +18,7 @@ from demitasse.exits import Array, Exit, Moments, choose_exit, mean_cosine, simi
 from demitasse.progress import progress_bar
 from demitasse.readout import Dense, as_modules, embed, on_device, unit
 from demitasse.texts import checked
+from demitasse.torch_encoder import TorchEncoder
 
 HELD_OUT_EVERY = 20  # every twentieth sentence is kept out of the fit, to choose lambda and to measure
 HELD_OUT_ROWS = 2000
@@ -35,7 +36,7 @@ def fit_exits(
     refine: bool = True,
     seed: int = 0,
     progress: bool | None = None,
-) -> Encoder:
+) -> TorchEncoder:
     """`encoder` with a fitted exit at every depth below the last, so that shallow cuts give good vectors.
 
     Needs no labels: about 20,000 sentences of the kind you will encode. The closed form takes one pass in flat
@@ -48,6 +49,8 @@ def fit_exits(
     >>> fit_exits(encoder, sentences, order=False, refine=False)
     Encoder(3x32, BertModel, mean, exits at 0-2, cpu)
     """
+    if not isinstance(encoder, TorchEncoder):
+        raise DataError("an encoder of blocks cannot be fitted; load the model it was exported from")
     seen = _gather(encoder, sentences, seed, progress)
     steps = refining.ORDER_STEPS * order + refining.REFINE_STEPS * refine
     with progress_bar("fitting exits", steps, show=progress) as advance:
@@ -147,7 +150,7 @@ class _Seen:
         self.digest = self._hash.hexdigest()
 
 
-def _gather(encoder: Encoder, sentences: Iterable[str], seed: int, progress: bool | None) -> _Seen:  # noqa: FBT001
+def _gather(encoder: TorchEncoder, sentences: Iterable[str], seed: int, progress: bool | None) -> _Seen:  # noqa: FBT001
     layers, dims = encoder.full
     row_bytes = 4 * (layers * encoder.state_dims + dims)
     seen = _Seen(
@@ -167,7 +170,7 @@ def _gather(encoder: Encoder, sentences: Iterable[str], seed: int, progress: boo
     return seen
 
 
-def _states(encoder: Encoder, window: Sequence[str]) -> dict[int | str, Array]:
+def _states(encoder: TorchEncoder, window: Sequence[str]) -> dict[int | str, Array]:
     """The states at every depth below the last, and the full embedding as "target"."""
     layers, dims = encoder.full
     states = encoder.states(window, range(layers + 1))

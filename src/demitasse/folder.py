@@ -1,4 +1,4 @@
-"""Model folders: `load` and `save`.
+"""Model folders for torch: `read` and `save`.
 
 A demitasse folder is a sentence-transformers folder plus two files:
 
@@ -12,7 +12,7 @@ A demitasse folder is a sentence-transformers folder plus two files:
 
 from __future__ import annotations
 
-import re
+import copy
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,67 +24,63 @@ from demitasse._version import __version__
 from demitasse.atomic import new_folder
 from demitasse.backbone import find_backbone
 from demitasse.checkpoint import read_model, write_model
-from demitasse.cut import Cut
+from demitasse.cut import Cut, usual_dims
 from demitasse.devices import choose_device, choose_dtype
-from demitasse.encoder import Encoder
 from demitasse.errors import FolderError
 from demitasse.exits import Exit
-from demitasse.layout import Layout, read_json, read_layout, read_tensors, write_json, write_layout
+from demitasse.jsons import read_json, write_json
+from demitasse.layout import Layout, read_layout, read_tensors, write_layout
 from demitasse.readout import NORMALIZE, Dense, Normalize, Readout, as_modules, on_device, output_dims
-from demitasse.tokens import Reader, tokenizer_at
+from demitasse.tokenizers_hf import empty_id, tokenizer_at, tokens_of
+from demitasse.tokens import Reader
+from demitasse.torch_encoder import TorchEncoder
 
 SCHEMA = 1
 MARK = "demitasse.json"
 _EXITS = "exits.safetensors"
-_HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
-_HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
-_NEVER_FETCHED = ["onnx/*", "openvino/*", "coreml/*", "*.bin", "*.pt", "*.pkl"]
 _SAMPLE = ("", "a small cup", "One model, cut to any size: keep the first layers and the first dimensions.")
 
 
-def load(model: str | Path, *, device: str | None = None, dtype: str | None = None) -> Encoder:
-    """The encoder kept in a folder or under a hub name.
+def read(folder: Path, device: str | None, dtype: str | None, name: str) -> TorchEncoder:
+    """The encoder kept in `folder`, to run on torch; `name` is noted as its source where it has no record of its own.
 
-    Takes demitasse folders, sentence-transformers folders (Transformer, Pooling, then Dense and Normalize) and plain
-    transformers folders (mean pooling). `device` is the GPU if there is one; `dtype` is float32 unless you say
-    otherwise. Weights are read from safetensors only.
-
-    >>> load(folder, device="cpu").full
-    Cut(layers=3, dims=32)
+    >>> read(folder, "cpu", None, "tiny")
+    Encoder(3x32, BertModel, mean, cpu)
     """
-    folder = _local_folder(model)
     place = choose_device(device)
     manifest = _read_manifest(folder)
     layout = read_layout(folder)
     backbone = find_backbone(read_model(str(layout.transformer), choose_dtype(dtype, place), place))
     tokenizer = tokenizer_at(str(layout.transformer))
+    max_tokens = _max_tokens(layout, tokenizer.model_max_length, backbone.model)
     reader = Reader(
-        tokenizer,
-        _max_tokens(layout, tokenizer.model_max_length, backbone.model),
+        tokens_of(tokenizer, max_tokens),
+        max_tokens,
         layout.prompts,
         layout.default_prompt,
         layout.lowercase,
+        pad_id=tokenizer.pad_token_id or 0,
+        empty_id=empty_id(tokenizer),
+        source=tokenizer,
     )
     state_dims = backbone.width * len(layout.pooling.modes)
     if manifest is None:
         dims = min(layout.dims or 1 << 30, output_dims(layout.head, state_dims))
-        source = {"name": str(model) if not Path(model).exists() else folder.absolute().name}
-        encoder = Encoder(
-            backbone, reader, layout.pooling, dims, on_device(layout.head, place), record={"source": source}
-        )
+        head, record = on_device(layout.head, place), {"source": {"name": name}}
+        encoder = TorchEncoder(backbone, reader, layout.pooling, dims, head, record=record)
     else:
-        encoder = _elastic(folder, manifest, Encoder(backbone, reader, layout.pooling, state_dims))
+        encoder = _elastic(folder, manifest, TorchEncoder(backbone, reader, layout.pooling, state_dims))
     _check_widths(folder, encoder)
     return encoder
 
 
-def save(encoder: Encoder, folder: str | Path) -> None:
+def save(encoder: TorchEncoder, folder: str | Path) -> None:
     """Write `encoder` to `folder`, whole or not at all.
 
     What was written is loaded again and must give the same vectors before it takes the folder's place.
 
     >>> save(encoder.cut(layers=1), out)
-    >>> load(out, device="cpu")
+    >>> read(out, "cpu", None, "")
     Encoder(1x32, BertModel, mean, cpu)
     """
     target = Path(folder)
@@ -112,29 +108,20 @@ def save(encoder: Encoder, folder: str | Path) -> None:
         _check_copy(encoder, aside)
 
 
-def _write_transformer(encoder: Encoder, folder: Path) -> None:
-    model, tokenizer = encoder.backbone.model, encoder.reader.tokenizer
+def _write_transformer(encoder: TorchEncoder, folder: Path) -> None:
+    model, tokenizer = encoder.backbone.model, copy.deepcopy(encoder.reader.source)
     write_model(model, str(folder))
     # Servers such as vLLM cut dims only for models whose config.json lists them.
     config = read_json(folder / "config.json")
     write_json(folder / "config.json", {**config, "matryoshka_dimensions": usual_dims(encoder.dims)})
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is not None:  # the limits of the last call are no part of the tokenizer
+    if backend is not None:  # where this encoder cuts off is no part of the tokenizer
         backend.no_truncation()
         backend.no_padding()
     tokenizer.save_pretrained(str(folder))
 
 
-def usual_dims(dims: int) -> list[int]:
-    """The widths worth offering: powers of two from 32, and all of them.
-
-    >>> usual_dims(384)
-    [32, 64, 128, 256, 384]
-    """
-    return [*(width for width in (2**power for power in range(5, 20)) if width < dims), dims]
-
-
-def _manifest(encoder: Encoder) -> dict[str, Any]:
+def _manifest(encoder: TorchEncoder) -> dict[str, Any]:
     full = encoder.full
     fitted = [entry for entry in encoder.record.get("cuts", ()) if _fits(Cut.parse(entry["cut"]), full)]
     return {
@@ -158,7 +145,7 @@ def _fits(cut: Cut, full: Cut) -> bool:
     return cut.layers <= full.layers and cut.dims <= full.dims
 
 
-def _exit_tensors(encoder: Encoder) -> dict[str, Any]:
+def _exit_tensors(encoder: TorchEncoder) -> dict[str, Any]:
     tensors: dict[str, Any] = {}
     for depth, exit_ in encoder.exits.items():
         tensors[f"{depth}.weight"], tensors[f"{depth}.bias"] = exit_.weight, exit_.bias
@@ -170,11 +157,11 @@ def _exit_tensors(encoder: Encoder) -> dict[str, Any]:
     return tensors
 
 
-def _check_copy(encoder: Encoder, folder: Path) -> None:
+def _check_copy(encoder: TorchEncoder, folder: Path) -> None:
     dtype = str(encoder.backbone.model.dtype).removeprefix("torch.")
-    copy = load(folder, device=str(encoder.device), dtype=dtype)
-    difference = float(np.abs(copy.encode(_SAMPLE) - encoder.encode(_SAMPLE)).max())
-    if copy.full != encoder.full or not difference < 1e-3:
+    again = read(folder, str(encoder.device), dtype, "")
+    difference = float(np.abs(again.encode(_SAMPLE) - encoder.encode(_SAMPLE)).max())
+    if again.full != encoder.full or not difference < 1e-3:
         raise FolderError(
             f"the saved {encoder.backbone.name} gives other vectors than the one in memory (by {difference:.1e}), "
             "so nothing was written; this architecture cannot be cut to this size"
@@ -195,7 +182,7 @@ def _read_manifest(folder: Path) -> dict[str, Any] | None:
     return manifest
 
 
-def _elastic(folder: Path, manifest: Mapping[str, Any], plain: Encoder) -> Encoder:
+def _elastic(folder: Path, manifest: Mapping[str, Any], plain: TorchEncoder) -> TorchEncoder:
     """`plain` with the exits, the head and the dims of a demitasse folder."""
     tensors = read_tensors(folder / _EXITS)
     try:
@@ -217,10 +204,12 @@ def _elastic(folder: Path, manifest: Mapping[str, Any], plain: Encoder) -> Encod
             f"{folder / MARK} says {full.layers} layers and config.json {plain.full.layers}; save the model again"
         )
     record = {key: manifest[key] for key in ("cuts", "objective", "data", "source") if manifest.get(key)}
-    return Encoder(plain.backbone, plain.reader, plain.pooling, full.dims, on_device(head, plain.device), exits, record)
+    return TorchEncoder(
+        plain.backbone, plain.reader, plain.pooling, full.dims, on_device(head, plain.device), exits, record
+    )
 
 
-def _check_widths(folder: Path, encoder: Encoder) -> None:
+def _check_widths(folder: Path, encoder: TorchEncoder) -> None:
     """Refuse weights of steps after the transformer that do not fit one another."""
     readouts = [encoder.readout(depth) for depth in range(encoder.full.layers + 1)]
     for readout in {id(readout): readout for readout in readouts}.values():
@@ -246,20 +235,3 @@ def _max_tokens(layout: Layout, tokenizer_limit: float, model: Any) -> int:
         positions -= padding_index + 1
     limits = [layout.max_tokens, int(min(tokenizer_limit, 1 << 30)), positions]
     return min(limit for limit in limits if isinstance(limit, int) and limit > 0)
-
-
-def _local_folder(model: str | Path) -> Path:
-    folder = Path(model)
-    if str(model) and folder.is_dir():
-        return folder
-    if folder.is_file() or not _HUB_NAME.fullmatch(str(model)):
-        raise FolderError(f"there is no folder {str(model)!r}; give a model folder or a hub name such as 'owner/model'")
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(str(model), allow_patterns=_HUB_FILES, ignore_patterns=_NEVER_FETCHED))
-    except Exception as problem:  # no network, no such model, no access: each raises its own
-        raise FolderError(
-            f"there is no folder {str(model)!r} here, and the hub gave no model of that name "
-            f"({type(problem).__name__}); check the spelling and the network"
-        ) from problem

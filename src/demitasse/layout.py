@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from demitasse.errors import FolderError
+from demitasse.jsons import read_json, write_json
 from demitasse.pooling import Pooling
 from demitasse.readout import NORMALIZE, Dense, Normalize, Readout
 
@@ -140,21 +140,6 @@ def read_tensors(path: Path) -> dict[str, torch.Tensor]:
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
     """Write `tensors` as a safetensors file."""
     save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path)
-
-
-def read_json(path: Path) -> Any:
-    """The value that a JSON file holds."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as problem:
-        raise FolderError(f"{path} is missing; copy or save the model again") from problem
-    except (OSError, ValueError) as problem:
-        raise FolderError(f"{path} cannot be read as JSON ({problem}); copy or save the model again") from problem
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write `value` as a JSON file for people to read."""
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _optional_json(path: Path) -> dict[str, Any]:

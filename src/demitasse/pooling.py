@@ -72,9 +72,13 @@ class Pooling:
 
     def __call__(self, hidden: Tensor, mask: Tensor, prompt_tokens: int = 0) -> Tensor:
         """The states (B, len(modes) * D) of token states `hidden` (B, T, D) under `mask` (B, T)."""
+        kept = mask if self.include_prompt or not prompt_tokens else _without_prompt(mask, prompt_tokens)
+        return self.over(hidden, kept, mask)
+
+    def over(self, hidden: Tensor, kept: Tensor, mask: Tensor) -> Tensor:
+        """The same over the tokens of `kept` (B, T) only, which are some of the real ones."""
         import torch
 
-        kept = mask if self.include_prompt or not prompt_tokens else _without_prompt(mask, prompt_tokens)
         pooled = [_pool(mode, hidden, kept, mask) for mode in self.modes]
         return pooled[0] if len(pooled) == 1 else torch.cat(pooled, dim=-1)
 

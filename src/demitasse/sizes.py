@@ -4,20 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from demitasse.cut import Cut, grid
+from demitasse.cut import grid, usual_dims
 from demitasse.encoder import Encoder
-from demitasse.folder import usual_dims
-from demitasse.readout import Dense
-
-
-def parameters(encoder: Encoder, cut: Cut) -> int:
-    """How many numbers the model saved at `cut` holds, its read-out included."""
-    count = encoder.backbone.parameters_at(cut.layers)
-    readout = [step for step in encoder.readout(cut.layers) if isinstance(step, Dense)]
-    for step in readout:
-        rows = min(cut.dims, len(step.weight)) if step is readout[-1] else len(step.weight)
-        count += rows * (step.weight.shape[1] + (step.bias is not None))
-    return count
 
 
 def describe(encoder: Encoder) -> dict[str, Any]:
@@ -27,21 +15,21 @@ def describe(encoder: Encoder) -> dict[str, Any]:
         "full": str(full),
         "layers": full.layers,
         "dims": full.dims,
-        "architecture": encoder.backbone.name,
+        "architecture": encoder.architecture,
+        "runs_on": encoder.place,
         "pooling": str(encoder.pooling),
         "max_tokens": encoder.reader.max_tokens,
         "prompts": dict(encoder.reader.prompts),
-        "exits": sorted(encoder.exits),
+        "exits": encoder.exit_depths,
         "source": encoder.record.get("source"),
         "objective": encoder.record.get("objective"),
         "data": encoder.record.get("data"),
-        "held_out": {entry["cut"]: entry["held_out"] for entry in encoder.record.get("cuts", ())},
+        "held_out": {entry["cut"]: entry["held_out"] for entry in encoder.record.get("cuts") or ()},
         "cuts": [
             {
                 "cut": str(cut),
-                "exit": cut.layers in encoder.exits,
-                "parameters": (count := parameters(encoder, cut)),
-                "model_bytes": count * encoder.backbone.model.dtype.itemsize,
+                "exit": cut.layers in encoder.exit_depths,
+                "model_bytes": encoder.model_bytes(cut),
                 "vector_bytes": 4 * cut.dims,
             }
             for cut in grid(range(full.layers + 1), usual_dims(full.dims))
@@ -52,15 +40,16 @@ def describe(encoder: Encoder) -> dict[str, Any]:
 def size_table(facts: dict[str, Any]) -> str:
     """The facts of `describe` for people: one row a depth, since dims hardly change what a model weighs."""
     lines = [f"{facts['full']}  {facts['architecture']}, {facts['pooling']} pooling, {facts['max_tokens']} tokens"]
+    lines.append(f"runs on {facts['runs_on']}")
     if facts["prompts"]:
         lines.append("prompts: " + ", ".join(f"{name} {text!r}" for name, text in facts["prompts"].items()))
     widest = [row for row in facts["cuts"] if row["vector_bytes"] == 4 * facts["dims"]]
-    lines += ["", "layers  exit  parameters  model MB  agreement"]
+    lines += ["", "layers  exit  model MB  agreement"]
     for row in reversed(widest):
         layers, exit_ = row["cut"].partition("x")[0], "yes" if row["exit"] else "-"
         measured = facts["held_out"].get(row["cut"])
         agreement = f"{measured['similarity']:.3f}" if measured else "-"
-        size = f"{row['parameters']:>10,}  {row['model_bytes'] / 1e6:>8.1f}"
+        size = f"{row['model_bytes'] / 1e6:>8.1f}"
         lines.append(f"{layers:>6}  {exit_:>4}  {size}  {agreement:>9}")
     if facts["held_out"]:
         lines.append("agreement: correlation of similarities with the full model, on held-out sentences")

@@ -28,10 +28,13 @@ def checked(texts: Iterable[str]) -> Iterator[str]:
 def _checked(text: str, position: int) -> str:
     if not isinstance(text, str):
         raise DataError(f"text {position} is {_kind(text)}; every text must be a string (use '' for a missing one)")
-    if text.isascii():
-        return text
-    # Through UTF-16, so that two halves that belong together become the character they stand for.
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            # Through UTF-16, so that two halves that belong together become the character they stand for.
+            return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
 
 
 def _kind(value: object) -> str:

@@ -1,0 +1,24 @@
+"""Optional parts: whether they are installed, and the line to type if they are not."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from demitasse.errors import MissingExtra
+
+TRAIN = {"torch": "train", "transformers": "train", "safetensors": "train"}
+EXPORT = {**TRAIN, "onnx": "export", "onnxscript": "export"}
+
+
+def need(feature: str, packages: dict[str, str]) -> None:
+    """Refuse `feature` with the line to type, unless all of `packages` (each with its extra) are installed."""
+    for package, extra in packages.items():
+        if not _installed(package):
+            raise MissingExtra(feature, package, extra)
+
+
+def _installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ValueError:  # it is being imported, or was blocked
+        return False

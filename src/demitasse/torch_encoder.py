@@ -1,0 +1,257 @@
+"""`TorchEncoder`: the encoder that runs on torch, and can be fitted, trained and exported."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from demitasse.backbone import Backbone
+from demitasse.batching import token_batches, windows
+from demitasse.cut import Cut
+from demitasse.devices import pace
+from demitasse.encoder import Encoder, Vectors
+from demitasse.exits import Exit, narrow
+from demitasse.pooling import Pooling
+from demitasse.readout import Dense, Readout, embed, exit_readout, unit
+from demitasse.rows import Ids, Rows
+from demitasse.texts import checked
+from demitasse.threads import cores
+from demitasse.tokens import Reader
+from demitasse.word_workers import WordWorkers
+from demitasse.words import WordTokens
+
+WINDOWS_ALONE = 2  # windows of text that are read before other processes are asked to help
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TorchEncoder(Encoder):
+    """An encoder on torch. `exits` are the read-outs that were fitted, by depth; other depths use `head`."""
+
+    backbone: Backbone
+    reader: Reader
+    pooling: Pooling
+    dims: int
+    head: Readout = ()
+    exits: Mapping[int, Exit] = field(default_factory=dict)
+    record: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def full(self) -> Cut:
+        """The largest cut this encoder gives, and the one `encode` uses."""
+        return Cut(self.backbone.depth, self.dims)
+
+    @property
+    def architecture(self) -> str:
+        """The class of the model, such as `BertModel`."""
+        return self.backbone.name
+
+    @property
+    def exit_depths(self) -> list[int]:
+        """The depths that have an exit of their own."""
+        return sorted(self.exits)
+
+    @property
+    def place(self) -> str:
+        """The device, and the number format where it is not float32."""
+        dtype = self.backbone.model.dtype
+        return str(self.device) + ("" if dtype is torch.float32 else f" {str(dtype).removeprefix('torch.')}")
+
+    @property
+    def state_dims(self) -> int:
+        """The width of a pooled state."""
+        return self.backbone.width * len(self.pooling.modes)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model runs."""
+        return self.backbone.model.device
+
+    def states(self, texts: Sequence[str], depths: Sequence[int], *, prompt: str | None = None) -> dict[int, Tensor]:
+        """The pooled state (B, S) of each text at each of `depths`, in order and in fp32."""
+        runner, prefix = self.cut(layers=max(depths)), self.reader.prompt(prompt)
+        return runner._window_states(list(checked(texts)), depths, prefix)
+
+    def save(self, folder: str | Path) -> None:
+        """Write this encoder as a folder that `demitasse.load` and plain sentence-transformers open."""
+        from demitasse.folder import save
+
+        save(self, folder)
+
+    def model_bytes(self, cut: Cut) -> int:
+        """How many bytes of weights the model saved at `cut` holds, its read-out included."""
+        count = self.backbone.parameters_at(cut.layers)
+        readout = [step for step in self.readout(cut.layers) if isinstance(step, Dense)]
+        for step in readout:
+            rows = min(cut.dims, len(step.weight)) if step is readout[-1] else len(step.weight)
+            count += rows * (step.weight.shape[1] + (step.bias is not None))
+        return count * self.backbone.model.dtype.itemsize
+
+    def readout(self, depth: int) -> Readout:
+        """The steps from a state at `depth` to the embedding."""
+        return self._exit_readouts.get(depth, self.head)
+
+    def _cut_to(self, cut: Cut) -> TorchEncoder:
+        backbone = self.backbone if cut.layers == self.full.layers else self.backbone.truncated(cut.layers)
+        return replace(self, backbone=backbone, dims=cut.dims, exits=narrow(self.exits.items(), cut.layers, cut.dims))
+
+    @cached_property
+    def _exit_readouts(self) -> dict[int, Readout]:
+        return {depth: exit_readout(exit_, self.device) for depth, exit_ in self.exits.items()}
+
+    def _embed_windows(
+        self, texts: Iterable[str], cuts: Sequence[Cut], prompt: str | None, advance: Callable[[int], None]
+    ) -> Iterator[dict[Cut, Vectors]]:
+        """The rows of each window of `texts` at each of `cuts`.
+
+        A GPU computes one window while the next is tokenised and the last one fetched.
+        """
+        prefix = self.reader.prompt(prompt)
+        depths = sorted({cut.layers for cut in cuts})
+        ahead = 1 if self.device.type == "cuda" else 0
+        launched: deque[_Launched] = deque()
+        for rows in self._token_windows(texts, prefix, ahead):
+            states, order = self._launch(rows, depths, prefix, advance)
+            with torch.inference_mode():
+                embedded = {depth: embed(self.readout(depth), states[depth]) for depth in depths}
+                vectors = {cut: _to_host(unit(embedded[cut.layers], cut.dims)) for cut in cuts}
+            launched.append(_Launched(vectors, order))
+            if len(launched) > ahead:
+                yield launched.popleft().fetched()  # outside the block: a generator would leave its caller in it
+        while launched:
+            yield launched.popleft().fetched()
+
+    def _token_windows(self, texts: Iterable[str], prefix: str, ahead: int) -> Iterator[Rows]:
+        """The token ids of each window of `texts`, `ahead` windows of them made in another thread."""
+        speed = pace(self.device)
+        parts = windows(checked(texts), speed.window, speed.characters)
+        if not ahead:
+            yield from (self.reader.read(part, prefix) for part in parts)
+            return
+        with ThreadPoolExecutor(1, "demitasse-tokens") as thread:
+            pending: deque[Future[Rows]] = deque()
+            reader = self.__dict__.get("_busy_reader", self.reader)
+            for count, part in enumerate(parts):
+                if count == WINDOWS_ALONE:  # much text: worth the start of other processes
+                    reader = self._busy_reader
+                pending.append(thread.submit(reader.read, part, prefix))
+                if len(pending) > ahead:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+
+    @cached_property
+    def _busy_reader(self) -> Reader:
+        """The reader, its words looked up by other processes where there are cores to spare."""
+        workers = min(4, cores() // 4)
+        if not isinstance(self.reader.tokens, WordTokens) or workers < 1:
+            return self.reader
+        return replace(self.reader, tokens=WordWorkers(self.reader.tokens, workers))
+
+    def _window_states(self, window: Sequence[str], depths: Sequence[int], prefix: str) -> dict[int, Tensor]:
+        """The states of `window` in its own order."""
+        states, order = self._launch(self.reader.read(window, prefix), depths, prefix, lambda steps: None)
+        places = torch.tensor(order, device=self.device).argsort()
+        return {depth: rows[places] for depth, rows in states.items()}
+
+    def _launch(
+        self, rows: Rows, depths: Sequence[int], prefix: str, advance: Callable[[int], None]
+    ) -> tuple[dict[int, Tensor], list[int]]:
+        """The states of texts, those of like length together, and whose state each row is; a GPU may still be at it."""
+        prompt_tokens = 0 if self.pooling.include_prompt else self.reader.prompt_tokens(prefix)
+        speed = pace(self.device)
+        batches = token_batches(rows.lengths.tolist(), speed.budget, speed.least)
+        parts: dict[int, list[Tensor]] = {
+            depth: [torch.empty(0, self.state_dims, device=self.device)] for depth in depths
+        }
+        lanes = _Lanes(self.device)
+        for batch in batches:
+            ids, mask = self.reader.padded(rows, batch)
+            with torch.inference_mode(), lanes.next():
+                inputs = {"input_ids": _to_device(ids, self.device), "attention_mask": _to_device(mask, self.device)}
+                pool = partial(self.pooling, mask=inputs["attention_mask"], prompt_tokens=prompt_tokens)
+                if mask.all():  # nothing is padded: attention without a mask is faster
+                    del inputs["attention_mask"]
+                for depth, state in self.backbone.states(inputs, depths, pool).items():
+                    parts[depth].append(state.float())
+            advance(len(batch))
+        with torch.inference_mode():
+            lanes.join(parts)
+            joined = {depth: torch.cat(states) for depth, states in parts.items()}
+        return joined, [index for batch in batches for index in batch]
+
+
+class _Lanes:
+    """CUDA streams that batches take in turn.
+
+    transformers looks at the attention mask before it launches anything, and so waits for all that was launched on the
+    same stream. With two streams it waits for the batch before the last, and the GPU is never without work.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        stream: Any = torch.cuda.Stream
+        self._streams = [stream(device) for _ in range(2)] if device.type == "cuda" else []
+        for stream in self._streams:
+            stream.wait_stream(torch.cuda.current_stream(device))
+        self._turn = 0
+
+    def next(self) -> AbstractContextManager[Any]:
+        """A stream to launch a batch on."""
+        if not self._streams:
+            return nullcontext()
+        self._turn += 1
+        return torch.cuda.stream(self._streams[self._turn % len(self._streams)])
+
+    def join(self, parts: Mapping[int, Sequence[Tensor]]) -> None:
+        """Have the current stream wait for all, and say that it goes on with `parts`."""
+        for stream in self._streams:
+            torch.cuda.current_stream().wait_stream(stream)
+        if self._streams:
+            for tensor in chain.from_iterable(parts.values()):
+                tensor.record_stream(torch.cuda.current_stream())
+
+
+def _to_device(values: Ids, device: torch.device) -> Tensor:
+    tensor = torch.from_numpy(values)
+    if device.type != "cuda":
+        return tensor.to(device)
+    # Half the bytes, from memory that the GPU reads by itself while this thread goes on.
+    return tensor.int().pin_memory().to(device, non_blocking=True).long()
+
+
+def _to_host(rows: Tensor) -> Tensor:
+    """`rows`, on their way from the GPU if that is where they are."""
+    if rows.device.type != "cuda":
+        return rows.cpu()
+    host = torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True)
+    return host.copy_(rows, non_blocking=True)
+
+
+class _Launched:
+    """Vectors on their way to the host, in the order in which they were computed."""
+
+    def __init__(self, vectors: dict[Cut, Tensor], order: list[int]) -> None:
+        self._vectors, self._order = vectors, order
+        event: Any = torch.cuda.Event
+        self._arrived = event() if torch.cuda.is_available() else None
+        if self._arrived is not None:
+            self._arrived.record()
+
+    def fetched(self) -> dict[Cut, Vectors]:
+        """The vectors once they have arrived, in the order of the texts."""
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        fetched = {cut: np.empty(rows.shape, np.float32) for cut, rows in self._vectors.items()}
+        for cut, rows in self._vectors.items():
+            fetched[cut][self._order] = rows.numpy()
+        return fetched

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import gc
+
+import pytest
+from tokenizers import Tokenizer
+
+from demitasse.blocks import BUILT_IN, TOKENIZER
+from demitasse.corpus import corpus
+from demitasse.word_workers import WordWorkers
+from demitasse.words import WordTokens, word_tokens
+
+
+@pytest.fixture(scope="module")
+def alone() -> WordTokens:
+    tokens = word_tokens(Tokenizer.from_file(str(BUILT_IN / TOKENIZER)), 16)
+    assert tokens is not None
+    return tokens
+
+
+@pytest.mark.parametrize("texts", [corpus(), [], ["a"], ["a\0b", "c"] * 30, ["é漢" * 50, ""] * 40])
+def test_workers_give_the_same_rows(alone: WordTokens, texts: list[str]) -> None:
+    workers = WordWorkers(alone, 2)
+    expected = alone.batch(texts) if texts else None
+    for _ in range(2):  # they remember, too
+        rows = workers.batch(texts)
+        assert len(rows) == len(texts)
+        for index in range(len(texts)):
+            assert expected is not None
+            assert rows.row(index) == expected.row(index)
+    assert workers.prompt_length("a b") == 3
+
+
+def test_a_worker_that_dies_is_not_missed(alone: WordTokens) -> None:
+    workers = WordWorkers(alone, 2)
+    workers._workers[0]._process.kill()
+    workers._workers[0]._process.wait()
+    for _ in range(2):
+        rows = workers.batch(corpus())
+        assert rows.row(0) == alone.batch(corpus()).row(0)
+        assert rows.row(len(corpus()) - 1) == alone.batch(corpus()).row(len(corpus()) - 1)
+
+
+def test_workers_end_with_whoever_asked_for_them(alone: WordTokens) -> None:
+    workers = WordWorkers(alone, 2)
+    processes = [worker._process for worker in workers._workers]
+    workers.batch(corpus())
+    del workers
+    gc.collect()
+    assert all(process.poll() is not None for process in processes)
