@@ -1,4 +1,4 @@
-"""Write the tables of README.md and docs/ from results/*.json, or check that they are current.
+"""Write the tables of README.md, docs/ and the model card from results/*.json, or check that they are current.
 
     python runs/tables.py           # write
     python runs/tables.py --check   # exit 1 if a table differs from its JSON
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/log.md")
+PAGES = ("README.md", "docs/log.md", "docs/speed.md", "src/demitasse/model/README.md")
 DIMS = (32, 64, 128, 256, 384)
 
 
@@ -92,11 +92,88 @@ def exit_experiments() -> list[str]:
     return lines
 
 
+def built_in() -> list[str]:
+    """The built-in model's grid, and what int8 changed."""
+    fp32, int8 = (result(name)["means"]["test/same"] for name in ("sts-built-in", "sts-built-in-int8"))
+    lines = ["| layers | " + " | ".join(f"{d} dims" for d in DIMS) + " |", "|---|" + "---|" * len(DIMS)]
+    for layers in range(6, -1, -1):
+        cuts = [f"{layers}x{d}" for d in DIMS]
+        cells = [f"{int8[cut]:.1f} ({int8[cut] - fp32[cut]:+.2f})" for cut in cuts]
+        lines.append(f"| {layers} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def benchmark(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
+    return loaded
+
+
+def encode_cpu() -> list[str]:
+    """Every method at every number of layers, and its ratio to sentence-transformers at the same number."""
+    rows = benchmark("encode-cpu")["rows"]
+    peer = {row["layers"]: row for row in rows if row["method"] == "sentence-transformers"}
+    lines = [
+        "| layers | | sentences/s | passages/s | one sentence, p50 / p95 ms | first vector, s | peak MB | STS |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in sorted(rows, key=lambda row: -row["layers"]):
+        base = peer[row["layers"]]
+
+        def cell(key: str, row: dict[str, Any] = row, base: dict[str, Any] = base) -> str:
+            times = row[key] / base[key]
+            value = f"{row[key]:,.0f}" if row[key] >= 10 else f"{row[key]:.1f}"
+            return value if row is base else f"{value} ({times:.1f}x)"
+
+        faster = "" if row is base else f" ({base['p50_ms'] / row['p50_ms']:.1f}x)"
+        name = f"**{row['method']}**" if row["method"] == "demitasse int8" else row["method"]
+        lines.append(
+            f"| {row['layers']} | {name} | {cell('sentences_a_second')} | {cell('passages_a_second')} "
+            f"| {row['p50_ms']:.2f} / {row['p95_ms']:.2f}{faster} | {row['first_vector_seconds']:.2f} "
+            f"| {row['peak_megabytes']:,.0f} | {row['sts']:.1f} |"
+        )
+    return lines
+
+
+def encode_gpu() -> list[str]:
+    """Texts a second on a GPU."""
+    measured = benchmark("encode-gpu")
+    lines = [
+        "| texts | layers | sentence-transformers | plain loop | demitasse, new texts | demitasse | ratio |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for kind in ("sentences", "passages"):
+        for layers, row in measured[kind]["texts_a_second"].items():
+            cells = [
+                f"{row[name]:,.0f}" if name in row else "-"
+                for name in ("sentence-transformers", "plain loop", "demitasse, new texts", "demitasse")
+            ]
+            ratio = f"{row['ratio']:.1f}x" if "ratio" in row else "-"
+            tokens = round(measured[kind]["mean_tokens"])
+            lines.append(f"| {kind}, {tokens} tokens | {layers} | " + " | ".join(cells) + f" | {ratio} |")
+    return lines
+
+
+def parity() -> list[str]:
+    """Blocks against torch."""
+    lines = [
+        "| model | depths | fp32 blocks, largest difference | int8 blocks, least mean cosine |",
+        "|---|---|---|---|",
+    ]
+    for name, row in result("export-parity")["models"].items():
+        cosine = f"{row['int8_least_mean_cosine']:.4f}"
+        lines.append(f"| {name} | {row['depths']} | {row['largest_difference']:.0e} | {cosine} |")
+    return lines
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     "exits": exits,
     "exit steps": exit_steps,
     "exit experiments": exit_experiments,
     "architectures": architectures,
+    "built in": built_in,
+    "encode cpu": encode_cpu,
+    "encode gpu": encode_gpu,
+    "parity": parity,
 }
 
 

@@ -28,6 +28,7 @@ from demitasse.threads import cores
 from demitasse.tokens import Reader, Tokens, rust_tokens
 
 WINDOW = 2048  # texts held at a time, twice over: one window is read and tokenised while another is computed
+CHARACTERS = 1 << 22  # of them, about
 TOKENS = 512  # padded tokens in a batch on a CPU: its activations fit the cache of a core
 TOKENS_ELSEWHERE = 16384  # on a GPU
 
@@ -96,9 +97,10 @@ class BlockEncoder(Encoder):
         prompt_tokens = 0 if self.pooling.include_prompt else self.reader.prompt_tokens(prefix)
         on_cpu = self.blocks.provider == PROVIDERS["cpu"]
         workers = cores() if on_cpu else 1
-        with ThreadPoolExecutor(workers, "demitasse") as pool:
-            ahead: deque[_Window] = deque()
-            for window in windows(checked(texts), WINDOW):
+        pool = ThreadPoolExecutor(workers, "demitasse")
+        ahead: deque[_Window] = deque()
+        try:
+            for window in windows(checked(texts), WINDOW, CHARACTERS):
                 rows = self.reader.read(window, prefix)
                 lengths = rows.lengths.tolist()
                 # A few texts are spread over the cores, too.
@@ -116,6 +118,8 @@ class BlockEncoder(Encoder):
                     yield ahead.popleft().vectors(cuts, advance)
             while ahead:
                 yield ahead.popleft().vectors(cuts, advance)
+        finally:
+            pool.shutdown(cancel_futures=True)  # after Ctrl-C nobody wants the rest
 
     def _embed(self, batch: Batch, cuts: Sequence[Cut], prompt_tokens: int) -> dict[Cut, Vectors]:
         values = {"input_ids": batch.ids, "attention_mask": batch.mask}
