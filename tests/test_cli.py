@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -252,7 +253,10 @@ def test_an_interrupt_leaves_no_half_file(stop: signal.Signals, model: Path, tmp
         "-o",
         str(tmp_path / "v.npy"),
     ]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    # Whoever runs the tests in the background of a shell has SIGINT ignored, and so would the command.
+    restore = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, preexec_fn=restore, **pipes) as process:  # type: ignore[call-overload]
         assert process.stdin is not None
         assert process.stderr is not None
         deadline = time.monotonic() + 60
