@@ -153,6 +153,14 @@ def encode_gpu() -> list[str]:
     return lines
 
 
+def openvino() -> list[str]:
+    """OpenVINO on one graph beside the built-in blocks."""
+    lines = ["| | sentences/s | one sentence, p50 ms |", "|---|---|---|"]
+    for name, row in benchmark("openvino")["rows"].items():
+        lines.append(f"| {name} | {row['sentences_a_second']:,.0f} | {row['p50_ms']:.2f} |")
+    return lines
+
+
 def parity() -> list[str]:
     """Blocks against torch."""
     lines = [
@@ -173,6 +181,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "built in": built_in,
     "encode cpu": encode_cpu,
     "encode gpu": encode_gpu,
+    "openvino": openvino,
     "parity": parity,
 }
 
