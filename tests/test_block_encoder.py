@@ -12,10 +12,11 @@ import numpy as np
 import onnx
 import pytest
 
-from demitasse import Cut, CutError, DataError, DeviceError, Encoder, FolderError, fit_exits, grid, load
+from demitasse import Cut, CutError, DataError, DeviceError, Encoder, FolderError, __version__, fit_exits, grid, load
 from demitasse.block_encoder import WINDOW, BlockEncoder
-from demitasse.blocks import BUILT_IN, FINGERPRINT, MARK, names_at
+from demitasse.blocks import BUILT_IN, FINGERPRINT, names_at
 from demitasse.corpus import corpus
+from demitasse.manifest import MARK
 
 TEXTS = corpus()[:60]
 
@@ -152,7 +153,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "tokenizer.json cannot be read"),
     "a later schema": (
         lambda f: (f / MARK).write_text(json.dumps({"kind": "blocks", "schema": 99})),
-        "has schema 99, and this demitasse reads schema 1; pip install --upgrade",
+        f"has schema 99, and this demitasse {__version__} reads schema 1; pip install --upgrade",
     ),
     "a bare manifest": (
         lambda f: (f / MARK).write_text(json.dumps({"kind": "blocks", "schema": 1})),

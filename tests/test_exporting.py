@@ -59,6 +59,8 @@ def test_one_graph_gives_unit_vectors_of_its_own_cut(format: str, fitted: Encode
     small = fitted.cut(layers=2, dims=8)
     done = export(small, tmp_path / "graph", format=format, sentences=zoo.sentences(200))
     assert done.cut == Cut(2, 8)
+    limit = json.loads((tmp_path / "graph" / "tokenizer.json").read_text())["truncation"]
+    assert limit["max_length"] == small.reader.max_tokens
     session = ort.InferenceSession(tmp_path / "graph" / "model.onnx")  # as any other program would
     ids, mask = small.reader.padded(small.reader.read(TEXTS), range(len(TEXTS)))
     (vectors,) = session.run(["sentence_embedding"], {"input_ids": ids, "attention_mask": mask})

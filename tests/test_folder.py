@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from demitasse import Cut, DeviceError, Encoder, FolderError, load
 from demitasse.exits import Exit
-from demitasse.folder import MARK
+from demitasse.manifest import MARK
 from demitasse.readout import Dense
 
 TEXTS = zoo.sentences(20, seed=3)

@@ -15,11 +15,12 @@ from tokenizers import Tokenizer
 
 from demitasse.atomic import new_folder
 from demitasse.batching import token_batches, windows
-from demitasse.blocks import MARK, TOKENIZER, Blocks, names_at, read_manifest
+from demitasse.blocks import TOKENIZER, Blocks, names_at
 from demitasse.cut import Cut
 from demitasse.encoder import Encoder, Vectors
 from demitasse.errors import DeviceError, FolderError, reason
 from demitasse.jsons import write_json
+from demitasse.manifest import MARK, record_of
 from demitasse.pooling import Pooling
 from demitasse.rows import Batch, Ids, Rows
 from demitasse.sessions import PROVIDERS, choose_provider
@@ -52,7 +53,7 @@ class BlockEncoder(Encoder):
     @property
     def record(self) -> Mapping[str, Any]:  # type: ignore[override]
         """Where it comes from, what was fitted or trained."""
-        return {key: self.manifest[key] for key in ("cuts", "objective", "data", "source") if self.manifest.get(key)}
+        return record_of(self.manifest)
 
     @property
     def architecture(self) -> str:
@@ -82,10 +83,9 @@ class BlockEncoder(Encoder):
             for name in files:
                 shutil.copyfile(self.blocks.folder / name, aside / name)
             sizes = {name: (aside / name).stat().st_size for name in files}
-            write_json(
-                aside / MARK, {**self.manifest, "full": str(self.full), "exits": self.exit_depths, "files": sizes}
-            )
-            open_blocks(aside, None, None)
+            manifest = {**self.manifest, "full": str(self.full), "exits": self.exit_depths, "files": sizes}
+            write_json(aside / MARK, manifest)
+            open_blocks(aside, manifest)
 
     def _cut_to(self, cut: Cut) -> BlockEncoder:
         return replace(self, layers=cut.layers, dims=cut.dims)
@@ -171,9 +171,10 @@ def _without_prompt(mask: Ids, prompt_tokens: int) -> Ids:
     return np.where(rest.any(1, keepdims=True), rest, mask)
 
 
-def open_blocks(folder: Path, device: str | None, dtype: str | None) -> BlockEncoder:
-    """The encoder kept in a folder of blocks; nothing but its tokenizer is read yet."""
-    manifest = read_manifest(folder)
+def open_blocks(
+    folder: Path, manifest: Mapping[str, Any], device: str | None = None, dtype: str | None = None
+) -> BlockEncoder:
+    """The encoder kept in a folder of blocks, of which `manifest` tells; nothing but its tokenizer is read yet."""
     if dtype is not None:
         raise DeviceError(
             f"{folder} holds {manifest.get('precision')} blocks, so dtype {dtype!r} cannot be chosen; leave it out, or "
@@ -192,6 +193,7 @@ def open_blocks(folder: Path, device: str | None, dtype: str | None) -> BlockEnc
 
 def _tokens(path: Path, max_tokens: int) -> Tokens:
     try:
-        return rust_tokens(Tokenizer.from_file(str(path)), max_tokens)
+        tokenizer = Tokenizer.from_file(str(path))
+        return rust_tokens(tokenizer, max_tokens, (tokenizer.truncation or {}).get("direction", "right"))
     except Exception as problem:  # tokenizers raises plain Exception
         raise FolderError(f"{path} cannot be read ({reason(problem)}); copy or export the model again") from problem

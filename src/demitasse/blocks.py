@@ -11,43 +11,19 @@ The fingerprint is that of the weights. It stands in every block too, so that bl
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import onnxruntime as ort
 
 from demitasse.errors import FolderError, reason
 from demitasse.sessions import Values, open_session, run
 
-SCHEMA = 1
-MARK = "demitasse.json"
 FINGERPRINT = "demitasse.fingerprint"
 TOKENIZER = "tokenizer.json"
 BUILT_IN = Path(__file__).parent / "model"
-
-
-def is_blocks(folder: Path) -> bool:
-    """Whether `folder` says that it is a folder of blocks."""
-    try:
-        manifest = json.loads((folder / MARK).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(manifest, dict) and manifest.get("kind") == "blocks"
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """What a folder of blocks says about itself."""
-    manifest: dict[str, Any] = json.loads((folder / MARK).read_text(encoding="utf-8"))
-    if manifest.get("schema") != SCHEMA:
-        raise FolderError(
-            f"{folder / MARK} has schema {manifest.get('schema')!r}, and this demitasse reads schema {SCHEMA}; "
-            "pip install --upgrade demitasse, or export the model again"
-        )
-    return manifest
 
 
 def names_at(depth: int) -> list[str]:

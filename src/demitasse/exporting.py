@@ -6,8 +6,9 @@ folder's place: beyond the bound it is refused and nothing is written.
 
 from __future__ import annotations
 
+import copy
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import onnx
 from demitasse._version import __version__
 from demitasse.atomic import new_folder
 from demitasse.block_encoder import open_blocks
-from demitasse.blocks import FINGERPRINT, MARK, SCHEMA, TOKENIZER
+from demitasse.blocks import FINGERPRINT, TOKENIZER, names_at
 from demitasse.corpus import corpus
 from demitasse.cut import Cut
 from demitasse.encoder import Encoder, Vectors
@@ -26,6 +27,7 @@ from demitasse.errors import DataError, FolderError
 from demitasse.graphs import block_graphs, whole_graph
 from demitasse.int8 import quantized
 from demitasse.jsons import write_json
+from demitasse.manifest import MARK, RECORD, SCHEMA
 from demitasse.progress import progress_bar
 from demitasse.sessions import Values, run_model
 from demitasse.torch_encoder import TorchEncoder
@@ -88,16 +90,22 @@ def export(
         return Exported(Path(out), format, encoder.full, 0.0, depths, _size(Path(out)))
     _check_tokenizer(encoder)
     checks, scales = _split(corpus() if sentences is None else list(sentences))
-    precision = "int8" if format.endswith("int8") else "fp32"
-    write = _write_blocks if format.startswith("blocks") else _write_whole
+    precision, as_blocks = "int8" if format.endswith("int8") else "fp32", format.startswith("blocks")
+    feeds = list(_unpadded(encoder, scales)) if precision == "int8" else []
+    graphs, steps = (_blocks, 2 * len(names_at(encoder.full.layers))) if as_blocks else (_whole, 2)
     with new_folder(Path(out), MARK) as aside:
         manifest = _manifest(encoder, format.removesuffix("-int8"), precision)
-        write(encoder, aside, manifest, scales, progress)
+        with progress_bar("exporting", steps, show=progress) as advance:
+            for name, graph in graphs(encoder, feeds, advance):
+                _write_graph(graph, aside / f"{name}.onnx", manifest["fingerprint"])
+                advance(1)
         _write_tokenizer(encoder, aside)
         manifest["files"] = {path.name: path.stat().st_size for path in sorted(aside.iterdir())}
         write_json(aside / MARK, manifest)
-        compare = _blocks_vectors if format.startswith("blocks") else _whole_vectors
-        difference, cosines = _compared(compare(encoder, aside, checks), checks, encoder, precision)
+        vectors = (
+            _blocks_vectors(encoder, aside, manifest, checks) if as_blocks else _whole_vectors(encoder, aside, checks)
+        )
+        difference, cosines = _compared(vectors, checks, encoder, precision)
         measured = {str(depth): round(cosine, 6) for depth, cosine in cosines.items()}
         manifest["against_torch"] = {"sentences": len(checks), "max_difference": difference, "mean_cosine": measured}
         write_json(aside / MARK, manifest)
@@ -117,46 +125,32 @@ def fingerprint(encoder: TorchEncoder, precision: str) -> str:
     return digest.hexdigest()[:16]
 
 
-def _write_blocks(
-    encoder: TorchEncoder,
-    folder: Path,
-    manifest: Mapping[str, Any],
-    scales: Sequence[str],
-    progress: bool | None,  # noqa: FBT001
-) -> None:
+def _blocks(
+    encoder: TorchEncoder, feeds: list[Values], advance: Callable[[int], None]
+) -> Iterator[tuple[str, onnx.ModelProto]]:
+    """Each block by name; in int8 if there are `feeds` to take its scales from."""
     made: dict[str, onnx.ModelProto] = {}
-    with progress_bar("exporting blocks", 2 * encoder.full.layers + 2, show=progress) as advance:
-        for name, graph in block_graphs(encoder):
-            made[name] = graph
-            advance(1)
-    values = list(_unpadded(encoder, scales)) if manifest["precision"] == "int8" else []
-    layers = [f"layer_{depth}" for depth in range(1, encoder.full.layers + 1)]
-    with progress_bar("writing blocks", len(made), show=progress) as advance:
-        for name in ["embeddings", *layers, *sorted(made.keys() - {"embeddings", *layers})]:
-            graph = made.pop(name)
-            if values and not name.startswith("exit"):  # exits stay as they are: they are small, and come last
-                small = quantized(graph, values)
-                values = list(run_model(graph, values))
-                for row in values:
-                    row["hidden"] = row.pop("next_hidden", row["hidden"])
-                graph = small
-            _write_graph(graph, folder / f"{name}.onnx", manifest["fingerprint"])
-            advance(1)
-
-
-def _write_whole(
-    encoder: TorchEncoder,
-    folder: Path,
-    manifest: Mapping[str, Any],
-    scales: Sequence[str],
-    progress: bool | None,  # noqa: FBT001
-) -> None:
-    with progress_bar("exporting", 1, show=progress) as advance:
-        graph = whole_graph(encoder)
-        if manifest["precision"] == "int8":
-            graph = quantized(graph, _unpadded(encoder, scales))
-        _write_graph(graph, folder / "model.onnx", manifest["fingerprint"])
+    for name, graph in block_graphs(encoder):
+        made[name] = graph
         advance(1)
+    for name in names_at(encoder.full.layers):
+        graph = made.pop(name)
+        if not feeds or name.startswith("exit"):  # exits stay as they are: they are small, and come last
+            yield name, graph
+            continue
+        yield name, quantized(graph, feeds)
+        feeds = list(run_model(graph, feeds))
+        for values in feeds:
+            values["hidden"] = values.pop("next_hidden", values["hidden"])
+
+
+def _whole(
+    encoder: TorchEncoder, feeds: list[Values], advance: Callable[[int], None]
+) -> Iterator[tuple[str, onnx.ModelProto]]:
+    """The one graph; in int8 if there are `feeds` to take its scales from."""
+    graph = whole_graph(encoder)
+    advance(1)
+    yield "model", quantized(graph, feeds) if feeds else graph
 
 
 def _write_graph(graph: onnx.ModelProto, path: Path, name: str) -> None:
@@ -170,12 +164,17 @@ def _write_graph(graph: onnx.ModelProto, path: Path, name: str) -> None:
         onnx.checker.check_model(graph)
         path.write_bytes(graph.SerializeToString())
     except ValueError as problem:  # protobuf's limit
-        raise FolderError(f"{path.name} would be larger than 2 GB, which an ONNX file cannot be") from problem
+        raise FolderError(
+            f"{path.name} would be larger than 2 GB, which an ONNX file cannot be; use the sentence-transformers format"
+        ) from problem
 
 
 def _write_tokenizer(encoder: TorchEncoder, folder: Path) -> None:
     # With the limit inside, so that whoever opens it cuts off where this encoder does.
-    encoder.reader.source.backend_tokenizer.save(str(folder / TOKENIZER))
+    tokenizer = copy.deepcopy(encoder.reader.source.backend_tokenizer)
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(encoder.reader.max_tokens, direction=encoder.reader.source.truncation_side)
+    tokenizer.save(str(folder / TOKENIZER))
 
 
 def _check_tokenizer(encoder: TorchEncoder) -> None:
@@ -206,7 +205,7 @@ def _manifest(encoder: TorchEncoder, kind: str, precision: str) -> dict[str, Any
             "empty_id": reader.empty_id,
         },
         "exits": encoder.exit_depths,
-        **{key: encoder.record.get(key) for key in ("cuts", "objective", "data", "source")},
+        **{key: encoder.record.get(key) for key in RECORD},
     }
 
 
@@ -236,8 +235,10 @@ def _unpadded(encoder: TorchEncoder, texts: Sequence[str]) -> Iterator[Values]:
         yield {"input_ids": batch.ids, "attention_mask": batch.mask}
 
 
-def _blocks_vectors(encoder: TorchEncoder, folder: Path, texts: Sequence[str]) -> dict[Cut, Vectors]:
-    blocks = open_blocks(folder, None, None)
+def _blocks_vectors(
+    encoder: TorchEncoder, folder: Path, manifest: Mapping[str, Any], texts: Sequence[str]
+) -> dict[Cut, Vectors]:
+    blocks = open_blocks(folder, manifest)
     return blocks.encode_cuts(texts, [Cut(depth, encoder.dims) for depth in range(encoder.full.layers + 1)])
 
 

@@ -30,13 +30,12 @@ from demitasse.errors import FolderError
 from demitasse.exits import Exit
 from demitasse.jsons import read_json, write_json
 from demitasse.layout import Layout, read_layout, read_tensors, write_layout
+from demitasse.manifest import MARK, SCHEMA, read_manifest, record_of
 from demitasse.readout import NORMALIZE, Dense, Normalize, Readout, as_modules, on_device, output_dims
 from demitasse.tokenizers_hf import empty_id, tokenizer_at, tokens_of
 from demitasse.tokens import Reader
 from demitasse.torch_encoder import TorchEncoder
 
-SCHEMA = 1
-MARK = "demitasse.json"
 _EXITS = "exits.safetensors"
 _SAMPLE = ("", "a small cup", "One model, cut to any size: keep the first layers and the first dimensions.")
 
@@ -48,7 +47,7 @@ def read(folder: Path, device: str | None, dtype: str | None, name: str) -> Torc
     Encoder(3x32, BertModel, mean, cpu)
     """
     place = choose_device(device)
-    manifest = _read_manifest(folder)
+    manifest = read_manifest(folder)
     layout = read_layout(folder)
     backbone = find_backbone(read_model(str(layout.transformer), choose_dtype(dtype, place), place))
     tokenizer = tokenizer_at(str(layout.transformer))
@@ -168,20 +167,6 @@ def _check_copy(encoder: TorchEncoder, folder: Path) -> None:
         )
 
 
-def _read_manifest(folder: Path) -> dict[str, Any] | None:
-    if not (folder / MARK).is_file():
-        return None
-    manifest = read_json(folder / MARK)
-    schema = manifest.get("schema") if isinstance(manifest, dict) else None
-    if schema != SCHEMA:
-        raise FolderError(
-            f"{folder / MARK} has schema {schema!r}, and this demitasse {__version__} reads schema {SCHEMA}; "
-            "pip install --upgrade demitasse, or save the model again"
-        )
-    assert isinstance(manifest, dict)
-    return manifest
-
-
 def _elastic(folder: Path, manifest: Mapping[str, Any], plain: TorchEncoder) -> TorchEncoder:
     """`plain` with the exits, the head and the dims of a demitasse folder."""
     tensors = read_tensors(folder / _EXITS)
@@ -203,7 +188,7 @@ def _elastic(folder: Path, manifest: Mapping[str, Any], plain: TorchEncoder) -> 
         raise FolderError(
             f"{folder / MARK} says {full.layers} layers and config.json {plain.full.layers}; save the model again"
         )
-    record = {key: manifest[key] for key in ("cuts", "objective", "data", "source") if manifest.get(key)}
+    record = record_of(manifest)
     return TorchEncoder(
         plain.backbone, plain.reader, plain.pooling, full.dims, on_device(head, plain.device), exits, record
     )

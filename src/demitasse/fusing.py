@@ -15,10 +15,7 @@ def fuse_attention(model: onnx.ModelProto) -> int:
     """Rewrite every attention of `model` whose heads are only taken apart and put together; how many there were."""
     graph = model.graph
     makers = {name: node for node in graph.node for name in node.output}
-    readers: dict[str, list[onnx.NodeProto]] = {}
-    for node in graph.node:
-        for name in node.input:
-            readers.setdefault(name, []).append(node)
+    readers = readers_of(graph)
     shapes = {value.name: [axis.dim_value for axis in value.type.tensor_type.shape.dim] for value in graph.value_info}
     fused = 0
     for node in [node for node in graph.node if node.op_type == "Attention" and node.domain == ""]:
@@ -38,6 +35,15 @@ def fuse_attention(model: onnx.ModelProto) -> int:
     if fused:
         drop_unneeded(graph)
     return fused
+
+
+def readers_of(graph: onnx.GraphProto) -> dict[str, list[onnx.NodeProto]]:
+    """The nodes that read each value."""
+    readers: dict[str, list[onnx.NodeProto]] = {}
+    for node in graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    return readers
 
 
 def drop_unneeded(graph: onnx.GraphProto) -> None:

@@ -234,7 +234,9 @@ def _exported(what: str, module: nn.Module, samples: Sequence[Values]) -> onnx.M
                 verbose=False,
             )
     except Exception as problem:  # torch.export raises anything, at great length
-        raise BackboneError(f"{what} cannot be exported to ONNX ({reason(problem)})") from problem
+        raise BackboneError(
+            f"{what} cannot be exported to ONNX ({reason(problem)}); use the sentence-transformers format"
+        ) from problem
     assert program is not None
     model = program.model_proto
     fuse_attention(model)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 
+from demitasse.fusing import drop_unneeded, readers_of
 from demitasse.sessions import run_model
 
 Array = npt.NDArray[np.float32]
@@ -50,7 +51,7 @@ def quantized(model: onnx.ModelProto, feeds: Iterable[Mapping[str, npt.NDArray[n
             graph.node.append(_product_node(graph, product))
         elif node.output[0] not in absorbed:
             graph.node.extend(_table_nodes(graph, node) or [node])
-    _drop_unused_weights(graph)
+    drop_unneeded(graph)
     if not any(opset.domain == _MICROSOFT for opset in quantized.opset_import):
         quantized.opset_import.append(helper.make_opsetid(_MICROSOFT, 1))
     return quantized
@@ -90,10 +91,7 @@ def _products(graph: onnx.GraphProto) -> list[_Product]:
     """Every product with a weight matrix, and the bias added to it where that is all that becomes of it."""
     weights = {tensor.name: tensor for tensor in graph.initializer}
     outputs = {value.name for value in graph.output}
-    readers: dict[str, list[onnx.NodeProto]] = {}
-    for node in graph.node:
-        for name in node.input:
-            readers.setdefault(name, []).append(node)
+    readers = readers_of(graph)
     found = []
     for node in graph.node:
         if node.op_type == "MatMul" and _is_matrix(weights.get(node.input[1])):
@@ -229,10 +227,3 @@ def _table_nodes(graph: onnx.GraphProto, node: onnx.NodeProto) -> list[onnx.Node
         helper.make_node("Gather", [f"{name}.scales", node.input[1]], [f"{name}.row_scales"]),
         helper.make_node("Mul", [f"{name}.floats", f"{name}.row_scales"], [node.output[0]]),
     ]
-
-
-def _drop_unused_weights(graph: onnx.GraphProto) -> None:
-    used = {name for node in graph.node for name in node.input} | {value.name for value in graph.output}
-    kept = [tensor for tensor in graph.initializer if tensor.name in used]
-    del graph.initializer[:]
-    graph.initializer.extend(kept)

@@ -6,13 +6,14 @@ import re
 from pathlib import Path
 
 from demitasse.block_encoder import open_blocks
-from demitasse.blocks import BUILT_IN, MARK, is_blocks
+from demitasse.blocks import BUILT_IN
 from demitasse.encoder import Encoder
 from demitasse.errors import FolderError
 from demitasse.extras import TRAIN, need
+from demitasse.manifest import read_manifest
 
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
-_HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors", "*.onnx", "exits.npz"]
+_HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors", "*.onnx"]
 _NEVER_FETCHED = ["onnx/*", "openvino/*", "coreml/*", "*.bin", "*.pt", "*.pkl"]
 
 
@@ -30,9 +31,10 @@ def load(model: str | Path | None = None, *, device: str | None = None, dtype: s
     Cut(layers=3, dims=32)
     """
     folder = BUILT_IN if model is None else _local_folder(model)
-    if is_blocks(folder):
-        return open_blocks(folder, device, dtype)
-    if (folder / "model.onnx").is_file() and (folder / MARK).is_file():
+    manifest = read_manifest(folder) or {}
+    if manifest.get("kind") == "blocks":
+        return open_blocks(folder, manifest, device, dtype)
+    if manifest.get("kind") == "onnx":
         raise FolderError(f"{folder} is one ONNX graph for other programs; export blocks to load a model here")
     need(f"reading {folder.name}, which is not a folder of blocks,", TRAIN)
     from demitasse.folder import read

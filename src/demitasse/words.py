@@ -84,7 +84,7 @@ class WordTokens:
         kind = kinds[raw]
         # A word begins after a space, the end of a text or a mark, and at a mark.
         begins = kind == _MARK
-        begins[1:] |= kind[:-1] > 0
+        begins[1:] |= kind[:-1] != _PART
         begins[0] = True
         starts = np.flatnonzero(begins)
         after = np.append(starts[1:], len(raw))
