@@ -31,7 +31,7 @@ ROWS = [
         "extras",
     },
     {"manifest", "devices", "backbone", "words", "readout", "refining", "vectors_out", "checkpoint", "sessions"},
-    {"tokens", "word_workers", "layout", "blocks", "int8"},
+    {"tokens", "device_rows", "word_workers", "layout", "blocks", "int8"},
     {"encoder", "tokenizers_hf"},
     {"torch_encoder", "block_encoder"},
     {"folder", "graphs"},

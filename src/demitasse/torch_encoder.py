@@ -12,19 +12,19 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from demitasse.backbone import Backbone
 from demitasse.batching import token_batches, windows
 from demitasse.cut import Cut
+from demitasse.device_rows import DeviceRows
 from demitasse.devices import pace
 from demitasse.encoder import Encoder, Vectors
 from demitasse.exits import Exit, narrow
 from demitasse.pooling import Pooling
 from demitasse.readout import Dense, Readout, embed, exit_readout, unit
-from demitasse.rows import Ids, Rows
+from demitasse.rows import Rows
 from demitasse.texts import checked
 from demitasse.threads import cores
 from demitasse.tokens import Reader
@@ -32,6 +32,7 @@ from demitasse.word_workers import WordWorkers
 from demitasse.words import WordTokens
 
 WINDOWS_ALONE = 2  # windows of text that are read before other processes are asked to help
+WORKERS = 8  # such processes at most, and at most half as many as there are cores
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -121,11 +122,11 @@ class TorchEncoder(Encoder):
         ahead = 1 if self.device.type == "cuda" else 0
         launched: deque[_Launched] = deque()
         for rows in self._token_windows(texts, prefix, ahead):
-            states, order = self._launch(rows, depths, prefix, advance)
+            states = self._launch(rows, depths, prefix, advance)
             with torch.inference_mode():
                 embedded = {depth: embed(self.readout(depth), states[depth]) for depth in depths}
                 vectors = {cut: _to_host(unit(embedded[cut.layers], cut.dims)) for cut in cuts}
-            launched.append(_Launched(vectors, order))
+            launched.append(_Launched(vectors))
             if len(launched) > ahead:
                 yield launched.popleft().fetched()  # outside the block: a generator would leave its caller in it
         while launched:
@@ -153,42 +154,40 @@ class TorchEncoder(Encoder):
     @cached_property
     def _busy_reader(self) -> Reader:
         """The reader, its words looked up by other processes where there are cores to spare."""
-        workers = min(4, cores() // 4)
+        workers = min(WORKERS, cores() // 2)
         if not isinstance(self.reader.tokens, WordTokens) or workers < 1:
             return self.reader
         return replace(self.reader, tokens=WordWorkers(self.reader.tokens, workers))
 
     def _window_states(self, window: Sequence[str], depths: Sequence[int], prefix: str) -> dict[int, Tensor]:
         """The states of `window` in its own order."""
-        states, order = self._launch(self.reader.read(window, prefix), depths, prefix, lambda steps: None)
-        places = torch.tensor(order, device=self.device).argsort()
-        return {depth: rows[places] for depth, rows in states.items()}
+        return self._launch(self.reader.read(window, prefix), depths, prefix, lambda steps: None)
 
     def _launch(
         self, rows: Rows, depths: Sequence[int], prefix: str, advance: Callable[[int], None]
-    ) -> tuple[dict[int, Tensor], list[int]]:
-        """The states of texts, those of like length together, and whose state each row is; a GPU may still be at it."""
+    ) -> dict[int, Tensor]:
+        """The states of texts in their order, computed with those of like length together; a GPU may still be at it."""
         prompt_tokens = 0 if self.pooling.include_prompt else self.reader.prompt_tokens(prefix)
         speed = pace(self.device)
-        batches = token_batches(rows.lengths.tolist(), speed.budget, speed.least)
+        packed = DeviceRows(rows, token_batches(rows.lengths.tolist(), speed.budget, speed.least), self.device)
         parts: dict[int, list[Tensor]] = {
             depth: [torch.empty(0, self.state_dims, device=self.device)] for depth in depths
         }
         lanes = _Lanes(self.device)
-        for batch in batches:
-            ids, mask = self.reader.padded(rows, batch)
-            with torch.inference_mode(), lanes.next():
-                inputs = {"input_ids": _to_device(ids, self.device), "attention_mask": _to_device(mask, self.device)}
-                pool = partial(self.pooling, mask=inputs["attention_mask"], prompt_tokens=prompt_tokens)
-                if mask.all():  # nothing is padded: attention without a mask is faster
-                    del inputs["attention_mask"]
-                for depth, state in self.backbone.states(inputs, depths, pool).items():
-                    parts[depth].append(state.float())
-            advance(len(batch))
         with torch.inference_mode():
+            for number in range(len(packed)):
+                with lanes.next():
+                    ids, mask, padded = packed.batch(number, self.reader.pad_id)
+                    # Where nothing is padded, attention without a mask is faster.
+                    inputs = {"input_ids": ids, "attention_mask": mask} if padded else {"input_ids": ids}
+                    pool = partial(self.pooling, mask=mask, prompt_tokens=prompt_tokens)
+                    for depth, state in self.backbone.states(inputs, depths, pool).items():
+                        parts[depth].append(state.float())
+                advance(len(ids))
             lanes.join(parts)
             joined = {depth: torch.cat(states) for depth, states in parts.items()}
-        return joined, [index for batch in batches for index in batch]
+        places = packed.order.argsort()
+        return {depth: states[places] for depth, states in joined.items()}
 
 
 class _Lanes:
@@ -221,14 +220,6 @@ class _Lanes:
                 tensor.record_stream(torch.cuda.current_stream())
 
 
-def _to_device(values: Ids, device: torch.device) -> Tensor:
-    tensor = torch.from_numpy(values)
-    if device.type != "cuda":
-        return tensor.to(device)
-    # Half the bytes, from memory that the GPU reads by itself while this thread goes on.
-    return tensor.int().pin_memory().to(device, non_blocking=True).long()
-
-
 def _to_host(rows: Tensor) -> Tensor:
     """`rows`, on their way from the GPU if that is where they are."""
     if rows.device.type != "cuda":
@@ -238,20 +229,19 @@ def _to_host(rows: Tensor) -> Tensor:
 
 
 class _Launched:
-    """Vectors on their way to the host, in the order in which they were computed."""
+    """Vectors on their way to the host."""
 
-    def __init__(self, vectors: dict[Cut, Tensor], order: list[int]) -> None:
-        self._vectors, self._order = vectors, order
+    def __init__(self, vectors: dict[Cut, Tensor]) -> None:
+        self._vectors = vectors
         event: Any = torch.cuda.Event
         self._arrived = event() if torch.cuda.is_available() else None
         if self._arrived is not None:
             self._arrived.record()
 
     def fetched(self) -> dict[Cut, Vectors]:
-        """The vectors once they have arrived, in the order of the texts."""
+        """The vectors once they have arrived, in memory that anybody may keep."""
         if self._arrived is not None:
             self._arrived.synchronize()
-        fetched = {cut: np.empty(rows.shape, np.float32) for cut, rows in self._vectors.items()}
-        for cut, rows in self._vectors.items():
-            fetched[cut][self._order] = rows.numpy()
-        return fetched
+        return {
+            cut: rows.numpy() if self._arrived is None else rows.numpy().copy() for cut, rows in self._vectors.items()
+        }
