@@ -24,33 +24,87 @@ from demitasse.errors import (
     DeviceError,
     FolderError,
     MissingExtra,
+    TrainingError,
+    TrainingStopped,
 )
 from demitasse.extras import EXPORT, TRAIN, need
 
 if TYPE_CHECKING:
+    from demitasse.compress import Principal as Principal
+    from demitasse.compress import Published as Published
+    from demitasse.elastic import Elastic as Elastic
     from demitasse.encoder import Encoder as Encoder
     from demitasse.exporting import export as export
     from demitasse.fitting import fit_exits as fit_exits
     from demitasse.loading import load as load
+    from demitasse.objectives import AdaptiveLayer as AdaptiveLayer
+    from demitasse.objectives import Espresso as Espresso
+    from demitasse.objectives import EspressoReleased as EspressoReleased
+    from demitasse.objectives import Matryoshka as Matryoshka
+    from demitasse.objectives import Matryoshka2d as Matryoshka2d
+    from demitasse.objectives import Starbucks as Starbucks
+    from demitasse.objectives import TwoDMSE as TwoDMSE
+    from demitasse.pair_losses import AnglE as AnglE
+    from demitasse.pair_losses import CoSENT as CoSENT
+    from demitasse.pair_losses import InfoNCE as InfoNCE
+    from demitasse.pairs import Pairs as Pairs
+    from demitasse.pairs import read_pairs as read_pairs
+    from demitasse.train_options import TrainOptions as TrainOptions
+    from demitasse.training import train as train
 
-_HOME = {"Encoder": "encoder", "export": "exporting", "fit_exits": "fitting", "load": "loading"}
-_NEEDS = {"fit_exits": TRAIN, "export": EXPORT}
+_IN = {
+    "compress": ("Principal", "Published"),
+    "elastic": ("Elastic",),
+    "encoder": ("Encoder",),
+    "exporting": ("export",),
+    "fitting": ("fit_exits",),
+    "loading": ("load",),
+    "objectives": (
+        *("AdaptiveLayer", "Espresso", "EspressoReleased", "Matryoshka", "Matryoshka2d", "Starbucks", "TwoDMSE"),
+    ),
+    "pair_losses": ("AnglE", "CoSENT", "InfoNCE"),
+    "pairs": ("Pairs", "read_pairs"),
+    "train_options": ("TrainOptions",),
+    "training": ("train",),
+}
+_HOME = {name: module for module, names in _IN.items() for name in names}
+_FREE = ("encoder", "loading", "pairs")  # modules that need no extra
+_NEEDS = {name: TRAIN for name, module in _HOME.items() if module not in _FREE} | {"export": EXPORT}
 
 __all__ = [
+    "AdaptiveLayer",
+    "AnglE",
     "BackboneError",
+    "CoSENT",
     "Cut",
     "CutError",
     "DataError",
     "DemitasseError",
     "DeviceError",
+    "Elastic",
     "Encoder",
+    "Espresso",
+    "EspressoReleased",
     "FolderError",
+    "InfoNCE",
+    "Matryoshka",
+    "Matryoshka2d",
     "MissingExtra",
+    "Pairs",
+    "Principal",
+    "Published",
+    "Starbucks",
+    "TrainOptions",
+    "TrainingError",
+    "TrainingStopped",
+    "TwoDMSE",
     "__version__",
     "export",
     "fit_exits",
     "grid",
     "load",
+    "read_pairs",
+    "train",
 ]
 
 

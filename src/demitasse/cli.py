@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import demitasse
+from demitasse.cli_train import train
 from demitasse.cut import Cut
-from demitasse.errors import DataError, DemitasseError
+from demitasse.errors import DataError, DemitasseError, TrainingStopped
 from demitasse.vectors_out import check_format, write_vectors
 
 if TYPE_CHECKING:
@@ -88,6 +89,9 @@ def fit(  # noqa: PLR0913
             f"  {entry['cut']:>8}  cosine {quality['cosine']:.3f}  "
             f"correlation of similarities {quality['similarity']:.3f}"
         )
+
+
+app.command()(train)
 
 
 @app.command()
@@ -194,6 +198,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         app()
+    except TrainingStopped as stopped:
+        typer.echo(str(stopped), err=True)
+        sys.exit(130)
     except DemitasseError as problem:
         typer.echo(f"error: {problem}", err=True)
         sys.exit(2)

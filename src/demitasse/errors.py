@@ -40,6 +40,14 @@ class DataError(DemitasseError, ValueError):
     """Texts, prompts or sentences that cannot be used."""
 
 
+class TrainingError(DemitasseError, RuntimeError):
+    """Training that went wrong, with the step and the rows."""
+
+
+class TrainingStopped(DemitasseError, RuntimeError):  # noqa: N818 - not an error: somebody asked for it
+    """Training that was asked to stop, and saved where it was."""
+
+
 class DeviceError(DemitasseError, ValueError):
     """A device or number format that this machine does not offer."""
 

@@ -6,8 +6,8 @@ import importlib.util
 
 from demitasse.errors import MissingExtra
 
-TRAIN = {"torch": "train", "transformers": "train", "safetensors": "train"}
-EXPORT = {**TRAIN, "onnx": "export", "onnxscript": "export"}
+TRAIN = {"torch": "train", "transformers": "train", "safetensors": "train", "accelerate": "train"}
+EXPORT = {"torch": "train", "transformers": "train", "safetensors": "train", "onnx": "export", "onnxscript": "export"}
 
 
 def need(feature: str, packages: dict[str, str]) -> None:

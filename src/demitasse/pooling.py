@@ -82,6 +82,14 @@ class Pooling:
         pooled = [_pool(mode, hidden, kept, mask) for mode in self.modes]
         return pooled[0] if len(pooled) == 1 else torch.cat(pooled, dim=-1)
 
+    def token_weights(self, kept: Tensor, mask: Tensor) -> Tensor | None:
+        """What each token counts for (B, T), where pooling is a weighted sum; `None` where it is not."""
+        if len(self.modes) > 1 or self.modes[0] not in ("mean", "mean_sqrt_len", "weightedmean"):
+            return None
+        weights = kept.float() * mask.cumsum(1) if self.modes[0] == "weightedmean" else kept.float()
+        count = weights.sum(1, keepdim=True).clamp(min=1e-9)
+        return weights / (count.sqrt() if self.modes[0] == "mean_sqrt_len" else count)
+
 
 def _pool(mode: str, hidden: Tensor, kept: Tensor, mask: Tensor) -> Tensor:
     import torch

@@ -11,15 +11,15 @@ PATIENCE = 1.5  # seconds of silence before the bar appears
 
 
 @contextmanager
-def progress_bar(label: str, total: int | None, *, show: bool | None = None) -> Iterator[Callable[[int], None]]:
-    """A function to call with each number of steps done.
+def progress_bar(label: str, total: int | None, *, show: bool | None = None) -> Iterator[Callable[..., None]]:
+    """A function to call with each number of steps done, and a note to show beside the label if there is any.
 
     `show=None` shows a bar only to a person (stderr is a terminal) and only once the work has taken a while.
     """
     if show is None:
         show = sys.stderr.isatty()
     if not show:
-        yield lambda steps: None
+        yield lambda steps, note="": None
         return
     # Here and not above: most calls are too short ever to show a bar.
     from rich.console import Console
@@ -32,9 +32,9 @@ def progress_bar(label: str, total: int | None, *, show: bool | None = None) -> 
     begun = time.monotonic()
     running = False
 
-    def advance(steps: int) -> None:
+    def advance(steps: int, note: str = "") -> None:
         nonlocal running
-        bar.advance(task, steps)
+        bar.update(task, advance=steps, description=f"{label} {note}".rstrip())
         if not running and time.monotonic() - begun > PATIENCE:
             bar.start()
             running = True

@@ -24,7 +24,9 @@ def describe(encoder: Encoder) -> dict[str, Any]:
         "source": encoder.record.get("source"),
         "objective": encoder.record.get("objective"),
         "data": encoder.record.get("data"),
-        "held_out": {entry["cut"]: entry["held_out"] for entry in encoder.record.get("cuts") or ()},
+        "held_out": {
+            entry["cut"]: entry["held_out"] for entry in encoder.record.get("cuts") or () if "held_out" in entry
+        },
         "cuts": [
             {
                 "cut": str(cut),

@@ -1,0 +1,130 @@
+"""Train one model with several objectives on the same data, steps and batch, and score every cut on the STS tests.
+
+    python runs/compare_objectives.py MODEL --data flickr.jsonl.gz nli.jsonl.gz --sts STS_FOLDER \\
+        --run mrl --run espresso --run elastic --rate 5e-5 --json results/objectives-minilm.json
+
+Each `--run` is NAME or NAME:OPTION=VALUE,… (`elastic:tune=0.3`, `espresso:rate=2e-5`): fields of the objective, or
+of TrainOptions. The score that choices are made on is stsb-dev; the seven tests are only reported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import shutil
+import tempfile
+import time
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sts_grid import DEV, TEST, task_scores
+
+import demitasse as dt
+from demitasse.compress import Published
+from demitasse.elastic import Elastic
+from demitasse.objectives import Espresso, EspressoReleased, Matryoshka, Starbucks, TwoDMSE
+from demitasse.pair_losses import AnglE
+from demitasse.pairs import Pairs, read_pairs
+from demitasse.train_options import TrainOptions
+from demitasse.training import train
+
+OBJECTIVES: dict[str, Any] = {
+    "mrl": Matryoshka(),
+    "2dmse": TwoDMSE(),
+    "espresso": Espresso(),
+    "espresso-express": Espresso(compress=None),
+    "espresso-published": Espresso(compress=Published()),
+    "espresso-released": EspressoReleased(),
+    "starbucks": Starbucks(),
+    "elastic": Elastic(),
+}
+
+
+def parse(text: str) -> tuple[str, dict[str, Any]]:
+    name, _, rest = text.partition(":")
+    pairs = [part.split("=", 1) for part in rest.split(",") if part]
+    return name, {key: AnglE() if value == "angle" else ast.literal_eval(value) for key, value in pairs}
+
+
+def split(objective: Any, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    own = {field.name for field in fields(objective)}
+    known = own | {field.name for field in fields(TrainOptions)}
+    unknown = set(given) - known
+    if unknown:
+        raise SystemExit(f"{', '.join(unknown)}: neither an option of {objective} nor of TrainOptions")
+    return {k: v for k, v in given.items() if k in own}, {k: v for k, v in given.items() if k not in own}
+
+
+def grid_of(encoder: Any, sts: Path) -> dict[str, dict[str, float]]:
+    layers, full = encoder.full
+    cuts = dt.grid(range(layers + 1), [*(d for d in (32, 64, 128, 256, 512) if d < full), full])
+    tables = {}
+    for group, names in (("test", TEST), ("dev", DEV)):
+        scores = [task_scores(encoder, sts / f"{name}.jsonl.gz", cuts) for name in names]
+        for kind in ("same", "against_full"):
+            mean = {str(cut): round(float(np.mean([s[str(cut)][kind] for s in scores])), 2) for cut in cuts}
+            tables[f"{group}/{kind}"] = mean
+    return tables
+
+
+def summary(encoder: Any, means: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    layers, full = encoder.full
+    rows = {}
+    for group in ("dev", "test"):
+        same = means[f"{group}/same"]
+        rows[group] = {"last": same[f"{layers}x{full}"], "zero": same[f"0x{full}"]}
+        for dims in (full, 128, 32):
+            rows[group][f"shallow {dims}"] = round(float(np.mean([same[f"{k}x{dims}"] for k in range(1, layers)])), 2)
+    return rows
+
+
+def one(base: Any, data: Pairs, text: str, common: dict[str, Any], out: Path) -> tuple[Any, dict[str, Any]]:
+    name, given = parse(text)
+    objective = OBJECTIVES[name]
+    changed, rest = split(objective, given)
+    objective = type(objective)(**{**{f.name: getattr(objective, f.name) for f in fields(objective)}, **changed})
+    begun = time.perf_counter()
+    encoder = train(base, data, objective, out=out, options=TrainOptions(**{**common, **rest}))
+    return encoder, {"run": text, "objective": encoder.record["objective"], "seconds": time.perf_counter() - begun}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--data", nargs="+", required=True)
+    parser.add_argument("--sts", type=Path, required=True)
+    parser.add_argument("--run", action="append", required=True)
+    parser.add_argument("--steps", type=int, default=327)
+    parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--rate", type=float, default=5e-5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--keep", type=Path, help="folder to keep the trained models in")
+    options = parser.parse_args()
+    data, base = read_pairs(*options.data, skip_bad_rows=True), dt.load(options.model)
+    common = {"steps": options.steps, "batch": options.batch, "rate": options.rate, "seed": options.seed}
+    results = []
+    for text in options.run:
+        out = Path(tempfile.mkdtemp()) / "run"
+        encoder, result = one(base, data, text, common, out)
+        result["means"] = grid_of(encoder, options.sts)
+        result["summary"] = summary(encoder, result["means"])
+        result["log"] = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+        results.append(result)
+        print(f"{text}  {result['seconds']:.0f} s  {result['summary']}", flush=True)
+        if options.keep:
+            shutil.copytree(out / "model", options.keep / text.replace(":", "_"))
+        shutil.rmtree(out.parent)
+        if options.json:
+            options.json.parent.mkdir(parents=True, exist_ok=True)
+            device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+            written = {"demitasse": dt.__version__, "device": device, "common": common, "data": data.describe()}
+            options.json.write_text(json.dumps({**written, "runs": results}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

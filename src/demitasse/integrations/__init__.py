@@ -1,0 +1,1 @@
+"""Parts of demitasse that plug into other libraries; each needs that library and imports it."""

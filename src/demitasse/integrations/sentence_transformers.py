@@ -1,0 +1,216 @@
+"""`ElasticLoss`: the objectives of demitasse inside the trainer of sentence-transformers.
+
+    from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+    from demitasse.integrations.sentence_transformers import ElasticLoss
+    from demitasse.objectives import Espresso
+
+    model = SentenceTransformer("bert-base-uncased")
+    loss = ElasticLoss(model, Espresso(dims=128))
+    SentenceTransformerTrainer(model=model, train_dataset=dataset, loss=loss).train()
+
+It stands where `Matryoshka2dLoss` would. Unlike that loss it knows ESE, reads pre-norm models (Qwen, Llama, ModernBERT)
+through their final norm at every depth, as a model cut there would, and leaves the model's `forward` alone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+
+from demitasse.errors import BackboneError, DataError, MissingExtra
+
+try:
+    from sentence_transformers import SentenceTransformer
+except ImportError as problem:
+    missing = MissingExtra(__name__, "sentence-transformers", "train")
+    # None of our extras brings it.
+    missing.args = (f"{__name__} needs sentence-transformers; pip install 'sentence-transformers[train]'",)
+    raise missing from problem
+
+import torch
+from torch import Tensor, nn
+
+from demitasse.backbone import Backbone, find_backbone
+from demitasse.elastic import Elastic
+from demitasse.objective import Objective, Step
+from demitasse.objectives import Espresso, EspressoReleased, Matryoshka, Starbucks
+from demitasse.pair_losses import InfoNCE, PairLoss
+
+_FIND_THE_POSITIVE = InfoNCE()
+
+_MATRYOSHKA = """
+@inproceedings{kusupati2022matryoshka,
+    title={Matryoshka Representation Learning},
+    author={Aditya Kusupati and Gantavya Bhatt and Aniket Rege and Matthew Wallingford and Aditya Sinha
+        and Vivek Ramanujan and William Howard-Snyder and Kaifeng Chen and Sham Kakade and Prateek Jain
+        and Ali Farhadi},
+    booktitle={Advances in Neural Information Processing Systems},
+    year={2022},
+    url={https://arxiv.org/abs/2205.13147}
+}
+"""
+_TWO_DMSE = """
+@misc{li2024twodmse,
+    title={2D Matryoshka Sentence Embeddings},
+    author={Xianming Li and Zongxi Li and Jing Li and Haoran Xie and Qing Li},
+    year={2024},
+    url={https://arxiv.org/abs/2402.14776}
+}
+"""
+_ESE = """
+@inproceedings{li2025ese,
+    title={{ESE}: Espresso Sentence Embeddings},
+    author={Xianming Li and Zongxi Li and Jing Li and Haoran Xie and Qing Li},
+    booktitle={International Conference on Learning Representations},
+    year={2025},
+    url={https://openreview.net/forum?id=plgLA2YBLH}
+}
+"""
+_STARBUCKS = """
+@misc{zhuang2024starbucks,
+    title={Starbucks: Improved Training for 2D Matryoshka Embeddings},
+    author={Shengyao Zhuang and Shuai Wang and Fabio Zheng and Bevan Koopman and Guido Zuccon},
+    year={2024},
+    url={https://arxiv.org/abs/2410.13230}
+}
+"""
+
+
+class ElasticLoss(nn.Module):
+    """Any objective but `Elastic`, with any pair loss, as a loss of sentence-transformers.
+
+    Each column of a batch is encoded once; every depth is read in that one pass and goes through the model's own
+    modules (Pooling, Dense, Normalize). Draws come from the `random` module, so the trainer's seed sets them.
+
+    The labels of a dataset with two columns of texts are the scores of `CoSENT` and `AnglE`; otherwise, and by
+    `InfoNCE`, labels are not read.
+
+    >>> from sentence_transformers import SentenceTransformer
+    >>> from demitasse.objectives import Espresso
+    >>> model = SentenceTransformer(str(folder), device="cpu")
+    >>> loss = ElasticLoss(model, Espresso(dims=16))
+    >>> columns = [model.preprocess(sentences[:8]), model.preprocess(sentences[8:16])]
+    >>> loss(columns).backward()
+    """
+
+    def __init__(self, model: SentenceTransformer, objective: Objective, loss: PairLoss = _FIND_THE_POSITIVE) -> None:
+        super().__init__()
+        if isinstance(objective, Elastic):
+            raise DataError("Elastic needs a teacher's vectors, which this trainer does not make; use demitasse.train")
+        if hasattr(loss, "model"):
+            raise DataError(
+                f"loss must be a pair loss of demitasse, not {type(loss).__name__}; use InfoNCE(), CoSENT() or AnglE()"
+            )
+        self.model = model
+        self.objective = objective
+        self.loss = loss
+        self._backbone: Backbone | None = None
+        self._memory: dict[str, Tensor] = {}
+
+    def forward(self, sentence_features: Iterable[Mapping[str, Any]], labels: Tensor | None = None) -> Tensor:
+        """The loss of one batch."""
+        backbone = self._found_backbone()
+        depths = [backbone.depth] if self.objective.last_only else list(range(backbone.depth + 1))
+        columns = [self._states(backbone, features, depths) for features in sentence_features]
+        if len(columns) < 2:
+            raise DataError("one column of texts has nothing to be compared with; give two or more")
+        rows = [torch.stack([column[depth] for column in columns]) for depth in depths]
+        scores = self._scores(labels, rows[0])
+
+        def pair_loss(of: Tensor, widths: Sequence[int]) -> Tensor:
+            return self.loss(of, widths, scores)
+
+        # What is learnt from evaluation data is forgotten.
+        memory = self._memory if self.model.training else dict(self._memory)
+        return self.objective(rows, pair_loss, Step(random=cast(Random, random), memory=memory))
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """What the model card says about this loss."""
+        return {"objective": repr(self.objective), "loss": repr(self.loss)}
+
+    @property
+    def citation(self) -> str:
+        """The paper that the objective comes from."""
+        if isinstance(self.objective, Matryoshka):
+            return _MATRYOSHKA
+        if isinstance(self.objective, Starbucks):
+            return _STARBUCKS
+        return _ESE if isinstance(self.objective, (Espresso, EspressoReleased)) else _TWO_DMSE
+
+    def _scores(self, labels: Tensor | None, rows: Tensor) -> Tensor | None:
+        if labels is None or len(rows) > 2 or isinstance(self.loss, InfoNCE):
+            return None
+        if labels.numel() != rows.shape[1]:
+            raise DataError(f"{labels.numel()} labels for {rows.shape[1]} pairs; give one score for each")
+        return labels.reshape(-1).float()
+
+    def _found_backbone(self) -> Backbone:
+        if self._backbone is None:
+            transformer = getattr(_inside(self.model)[0], "auto_model", None)
+            if transformer is None:
+                raise BackboneError("the first module of this model is not a transformer, so it cannot be cut")
+            self._backbone = _find_quietly(transformer)
+        if self._backbone.model.is_gradient_checkpointing and self._backbone.model.training:
+            raise BackboneError(
+                "gradient checkpointing runs layers again after they were read, which ElasticLoss cannot follow; "
+                "train with gradient_checkpointing=False"
+            )
+        return self._backbone
+
+    def _states(self, backbone: Backbone, features: Mapping[str, Any], depths: Sequence[int]) -> dict[int, Tensor]:
+        """The embeddings (B, D) of one column at each of `depths`, from one pass through the model."""
+        _, *later = _inside(self.model).children()
+
+        def pool(hidden: Tensor) -> Tensor:
+            found: dict[str, Any] = {**features, "token_embeddings": hidden}
+            for module in later:
+                found = module(found)
+            return cast(Tensor, found["sentence_embedding"]).float()
+
+        whole = _Whole(backbone.model, _callable(self.model))
+        return replace(backbone, model=cast(Any, whole)).states(features, depths, pool)
+
+
+class _Whole:
+    """Runs the transformer by running all around it: DDP, which averages gradients, and the trainer's autocast."""
+
+    def __init__(self, transformer: nn.Module, run: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
+        self.get_submodule = transformer.get_submodule
+        self._run = run
+
+    def forward(self, **features: Any) -> SimpleNamespace:
+        """The last token states, as transformers gives them."""
+        return SimpleNamespace(last_hidden_state=self._run(features)["token_embeddings"])
+
+    __call__ = forward
+
+
+def _inside(model: nn.Module) -> SentenceTransformer:
+    """The model itself, out of what DDP and torch.compile wrap around it."""
+    while not isinstance(model, SentenceTransformer):
+        inner = getattr(model, "_orig_mod", None) or getattr(model, "module", None)
+        if inner is None:
+            raise BackboneError(f"{type(model).__name__} holds no SentenceTransformer, so ElasticLoss cannot read it")
+        model = inner
+    return model
+
+
+def _callable(model: nn.Module) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
+    """What runs `model`, but without torch.compile, whose graphs skip the hooks that read the layers."""
+    while hasattr(model, "_orig_mod") or isinstance(model, nn.DataParallel):
+        model = cast(nn.Module, getattr(model, "_orig_mod", None) or model.module)
+    return model.forward if isinstance(model, SentenceTransformer) else model
+
+
+def _find_quietly(transformer: nn.Module) -> Backbone:
+    """The backbone, every module left in the mode it was in."""
+    modes = {module: module.training for module in transformer.modules()}
+    try:
+        return find_backbone(cast(Any, transformer))
+    finally:
+        for module, training in modes.items():
+            module.training = training

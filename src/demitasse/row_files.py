@@ -1,0 +1,200 @@
+"""Files and objects that hold rows, read record by record, and the store that keeps them.
+
+Nothing here knows what a row means. A record is a mapping from column to value, or a list of values without names, and
+comes with the place it was found at; one that cannot be read comes as a `BadRowError`, so that the reader may go on.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import importlib
+import json
+import operator
+import os
+import tempfile
+import threading
+import weakref
+import zlib
+from array import array
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from demitasse.errors import DataError, MissingExtra, reason
+
+SUFFIXES = ".jsonl, .json, .csv and .tsv (each also with .gz) and .parquet"
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_JSON = (".jsonl", ".json")
+HELD = 256 << 20  # bytes of rows in memory; beyond that they are on disk
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class BadRowError(Exception):
+    """Why a row cannot be used, and what to do about it where there is more to say than to mend it."""
+
+    def __init__(self, why: str, cure: str = "") -> None:
+        super().__init__(why)
+        self.cure = cure
+
+
+Record = tuple[str, Any]  # where it stands, such as "line 17", and what stands there
+
+
+def records(given: object, name: str) -> Iterator[Record]:
+    """The records of a path, a list of rows or a dataset, which errors call `name`.
+
+    >>> list(records([("a cup", "a mug")], "rows"))
+    [('row 0', ('a cup', 'a mug'))]
+    """
+    if isinstance(given, (str, os.PathLike)):
+        return _file_records(Path(given), name)
+    if isinstance(given, (list, tuple)):
+        return _numbered(given)
+    if all(hasattr(given, part) for part in ("column_names", "__len__", "__getitem__")):
+        return _dataset_records(given, name)
+    raise DataError(
+        f"{name} is of type {type(given).__name__}; give the path of a file, a list of rows or a Hugging Face dataset"
+    )
+
+
+def _numbered(rows: Iterable[Any]) -> Iterator[Record]:
+    return ((f"row {number}", row) for number, row in enumerate(rows))
+
+
+def _dataset_records(dataset: Any, name: str) -> Iterator[Record]:
+    if isinstance(dataset.column_names, dict):
+        splits = ", ".join(map(str, dataset.column_names))
+        raise DataError(f"{name} is a dataset of several splits ({splits}); give one of them, such as dataset['train']")
+    # Going through a dataset in order reads it in chunks; asking for one row after the other would not.
+    in_order = dataset if hasattr(dataset, "__iter__") else (dataset[row] for row in range(len(dataset)))
+    return _numbered(in_order)
+
+
+def _file_records(path: Path, name: str) -> Iterator[Record]:
+    packed = path.suffix.lower() == ".gz"
+    suffix = (path.with_suffix("") if packed else path).suffix.lower()
+    if suffix not in (*_JSON, *_DELIMITERS, ".parquet") or (packed and suffix == ".parquet"):
+        raise DataError(f"{path} is of no known format; the names of files of rows end in {SUFFIXES}")
+    if not path.is_file():
+        raise DataError(f"{path} is {'not a file' if path.exists() else 'missing'}; give the path of a file of rows")
+    if suffix == ".parquet":
+        return _parquet_records(path, name)
+    lines = _lines(path, name, packed=packed)
+    return _json_records(lines) if suffix in _JSON else _table_records(lines, name, _DELIMITERS[suffix])
+
+
+def _lines(path: Path, name: str, *, packed: bool) -> Iterator[str]:
+    """The lines of a file with their ends, decoded one by one, so that an error can name the line."""
+    number = 0
+    try:
+        with gzip.open(path, "rb") if packed else path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                # Some programs of Windows begin a file with a mark that is no part of the first column's name.
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as problem:
+        raise DataError(f"{name} line {number} is not UTF-8 ({problem.reason}); save the file as UTF-8") from problem
+    except (EOFError, zlib.error) as problem:
+        raise DataError(f"{path} is broken after line {number} ({reason(problem)}); copy it again") from problem
+    except OSError as problem:
+        raise DataError(f"{path} cannot be read ({reason(problem)}); check the file and its permissions") from problem
+
+
+def _json_records(lines: Iterator[str]) -> Iterator[Record]:
+    for number, line in enumerate(lines, 1):
+        if line.isspace():
+            continue
+        value: Any
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as problem:
+            value = BadRowError(f"it is not JSON ({getattr(problem, 'msg', reason(problem))})")
+        yield f"line {number}", value
+
+
+def _table_records(lines: Iterator[str], name: str, delimiter: str) -> Iterator[Record]:
+    # Strict, for a quote that is never closed would otherwise swallow the rows that follow it.
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    try:
+        header = next(reader, [])
+    except csv.Error as problem:
+        raise DataError(f"{name} line 1 is no header ({problem}); write the names of the columns there") from problem
+    if len(set(header)) < len(header):
+        raise DataError(f"{name} line 1 names a column twice ({', '.join(header)}); give each a name of its own")
+    while True:
+        value: Any
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as problem:
+            value = BadRowError(f"it cannot be taken apart ({problem})")
+        else:
+            if not fields:
+                continue
+            value = dict(zip(header, fields, strict=False))  # a short row lacks its last columns
+            if len(fields) > len(header):
+                value = BadRowError(f"it has {len(fields)} fields and the header has {len(header)}")
+        yield f"line {reader.line_num}", value
+
+
+def _parquet_records(path: Path, name: str) -> Iterator[Record]:
+    try:
+        parquet = importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise MissingExtra(f"reading {name}", "pyarrow", "data") from None
+    return _numbered(_parquet_rows(parquet, path))
+
+
+def _parquet_rows(parquet: Any, path: Path) -> Iterator[Any]:
+    try:
+        with parquet.ParquetFile(path) as file:
+            yield from chain.from_iterable(batch.to_pylist() for batch in file.iter_batches(batch_size=1024))
+    except (OSError, ValueError) as problem:  # what pyarrow raises is one of these too
+        raise DataError(f"{path} cannot be read as Parquet ({reason(problem)}); copy it again") from problem
+
+
+class Store:
+    """Rows of texts and numbers, appended once and then read by number: in memory or, when there are many, on disk."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        # Closed by the finalizer, for it lives as long as its rows may be asked for.
+        self._file = tempfile.SpooledTemporaryFile(max_size=HELD)  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
+        self._lock = threading.Lock()  # between going to a row and reading it
+        self._ends = array("Q")
+        self._hash = hashlib.sha256()
+
+    def append(self, row: list[str | float]) -> None:
+        """Add a row at the end."""
+        line = _encode(row).encode() + b"\n"
+        try:
+            self._file.write(line)
+        except OSError as problem:
+            place = f"{tempfile.gettempdir()} ({reason(problem)})"
+            raise DataError(f"{self._name} cannot be kept in {place}; make room there or set TMPDIR") from problem
+        self._hash.update(line)
+        self._ends.append((self._ends[-1] if self._ends else 0) + len(line))
+
+    @property
+    def sha256(self) -> str:
+        """The hash of all rows in their order."""
+        return self._hash.hexdigest()
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, index: int) -> list[Any]:
+        number = operator.index(index)
+        if not -len(self) <= number < len(self):
+            raise IndexError(f"{self._name} has no row {number}; it has {len(self)} rows")
+        number %= len(self)
+        start = self._ends[number - 1] if number else 0
+        with self._lock:
+            self._file.seek(start)
+            line = self._file.read(self._ends[number] - start)
+        row: list[Any] = json.loads(line)
+        return row

@@ -1,0 +1,157 @@
+"""What all stages of a training run share: the processes, the folder, the data, the stages and the best so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator, DistributedDataParallelKwargs
+from accelerate.state import AcceleratorState
+
+from demitasse.elastic import Elastic
+from demitasse.errors import DataError
+from demitasse.fitting import fit_exits
+from demitasse.loading import load
+from demitasse.objective import Objective
+from demitasse.objectives import Matryoshka
+from demitasse.pairs import Pairs, Source
+from demitasse.run_folder import LAST, MODEL, RunFolder, plain
+from demitasse.sampling import Sampler
+from demitasse.torch_encoder import TorchEncoder
+from demitasse.train_options import PRECISIONS, TrainOptions
+
+EXIT_TEXTS = 20_000  # texts of the run that the closed form of the exits is fitted on
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a stage trains, for how many steps, and how."""
+
+    objective: Objective
+    steps: int
+    rate: float
+    dropout: bool
+
+
+@dataclass
+class Run:
+    """What all stages of a run share."""
+
+    accelerator: Accelerator
+    folder: RunFolder
+    data: Pairs
+    options: TrainOptions
+    stages: list[Goal]
+    objective: Objective
+    dev: Source | None
+    best: float = float("-inf")
+    scores: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def begin(  # noqa: PLR0913
+        cls,
+        encoder: TorchEncoder,
+        data: Pairs,
+        objective: Objective,
+        out: Path,
+        options: TrainOptions,
+        dev: Pairs | None,
+        *,
+        resume: bool,
+    ) -> Run:
+        """The run, its folder begun."""
+        objective.cuts(encoder.full)  # a width that does not fit should not wait for the first step
+        steps = options.steps or max(1, round(options.epochs * len(data) / options.batch / options.accumulate))
+        accelerator = _accelerator(encoder, options, out)
+        folder = RunFolder(out, writes=accelerator.is_main_process)
+        source = _scored(dev)
+        description = {
+            "options": plain(options),
+            "objective": plain(objective),
+            "data": data.describe(),
+            "dev": dev.describe() if dev is not None else None,
+            "base": {"record": dict(encoder.record), "full": str(encoder.full)},
+            "steps": steps,
+            "processes": accelerator.num_processes,
+        }
+        folder.begin(description, resume=resume)
+        accelerator.wait_for_everyone()
+        if options.trackers:
+            accelerator.init_trackers(out.name, config={"objective": str(objective), "options": str(options)})
+        return cls(accelerator, folder, data, options, goals(objective, steps, options), objective, source)
+
+    def keep_for_next(self, number: int, encoder: TorchEncoder) -> None:
+        """The model after a stage, with fitted exits: where the next one starts, and its teacher."""
+        if self.accelerator.is_main_process:
+            if self.stages[number].steps or not encoder.exits:  # exits of a model that was not tuned still fit
+                encoder = fit_exits(encoder, list(self._texts(number)), refine=False)
+            encoder.save(self.folder.path / f"stage-{number + 1}")
+        self.accelerator.wait_for_everyone()
+
+    def _texts(self, number: int) -> Iterator[str]:
+        sampler, seen = self.sampler(number), 0
+        while seen < min(EXIT_TEXTS, 4 * len(self.data)):
+            for column in sampler.next().columns:
+                seen += len(column)
+                yield from column
+
+    def sampler(self, stage: int) -> Sampler:
+        """What a stage draws its batches from."""
+        return Sampler(self.data, self.options.batch, self.options.seed + stage)
+
+    def finish(self, encoder: TorchEncoder) -> TorchEncoder:
+        """Write the result; the best if the dev set has named one before the last."""
+        model = self.folder.path / MODEL
+        if self.accelerator.is_main_process:
+            encoder.save(self.folder.path / LAST if self.dev is not None else model)
+        self.accelerator.wait_for_everyone()
+        if self.options.trackers:
+            self.accelerator.end_training()
+        result = load(model, device=str(encoder.device))
+        assert isinstance(result, TorchEncoder)
+        return result
+
+    def record(self, encoder: TorchEncoder, scores: dict[str, float]) -> dict[str, Any]:
+        """What a trained model says about itself."""
+        cuts = [{"cut": cut, "dev": {"spearman": value}} for cut, value in scores.items()]
+        return {
+            **encoder.record,
+            "objective": {**plain(self.objective), "options": plain(self.options)},
+            "data": self.data.describe(),
+            "cuts": cuts,
+        }
+
+
+def goals(objective: Objective, steps: int, options: TrainOptions) -> list[Goal]:
+    """The stages that `steps` of `objective` are made of."""
+    if not isinstance(objective, Elastic):
+        return [Goal(objective, steps, options.rate, options.dropout)]
+    tuned = min(round(objective.tune * steps), steps - 1)
+    first = Goal(Matryoshka(objective.dims), tuned, options.rate, options.dropout)
+    # A student that is told its teacher's answer needs no noise.
+    return [first, Goal(objective, steps - tuned, objective.distil_rate, dropout=False)]
+
+
+def _accelerator(encoder: TorchEncoder, options: TrainOptions, out: Path) -> Accelerator:
+    on_cpu = encoder.device.type == "cpu"
+    precision = options.precision or ("bf16" if not on_cpu and torch.cuda.is_bf16_supported() else "fp32")
+    AcceleratorState._reset_state()  # it remembers the precision of an earlier run in this process
+    return Accelerator(
+        cpu=on_cpu,
+        mixed_precision=PRECISIONS[precision],
+        log_with=list(options.trackers) or None,
+        project_dir=str(out) if options.trackers else None,
+        # A pooler that is not used, exits of layers that were not drawn: some weights may get no gradient.
+        kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)],
+    )
+
+
+def _scored(dev: Pairs | None) -> Source | None:
+    if dev is None:
+        return None
+    if len(dev.sources) != 1 or dev.sources[0].kind != "scored":
+        raise DataError("the dev set must be one source of scored pairs (anchor, positive, score)")
+    return dev.sources[0]

@@ -1,0 +1,219 @@
+"""A stage of training: a model, an optimiser, and the loop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from demitasse.adapters import adapted, merged
+from demitasse.dev_scores import dev_scores
+from demitasse.elastic import Elastic
+from demitasse.errors import TrainingError, TrainingStopped
+from demitasse.loader import Loader, Prepared, Share, reading
+from demitasse.loading import load
+from demitasse.objective import Step
+from demitasse.progress import progress_bar
+from demitasse.run_folder import MODEL
+from demitasse.sampling import TextBatch
+from demitasse.student import Student
+from demitasse.teacher_vectors import TeacherVectors, write_vectors
+from demitasse.torch_encoder import TorchEncoder
+from demitasse.train_run import Goal, Run
+from demitasse.train_step import Descent, Teaching, chance
+
+LOG_EVERY = 10
+
+
+class Stage:
+    """One stage: a model, an optimiser, and the loop."""
+
+    def __init__(self, run: Run, number: int, goal: Goal, start: TorchEncoder) -> None:
+        self.run, self.number, self.goal, self.start = run, number, goal, start
+        options = run.options
+        self.before = sum(stage.steps for stage in run.stages[:number])
+        self.student = Student(start, last_only=goal.objective.last_only, recompute=options.checkpointing)
+        if options.lora:
+            adapted(self.student, options.lora, options.seed)
+        self.student.to(run.accelerator.device)
+        self.sampler = run.sampler(number)
+        reader = reading(start.reader, options.max_tokens)
+        share = Share(run.accelerator.process_index, run.accelerator.num_processes)
+        pool_prompt = start.pooling.include_prompt
+        self.loader = Loader(reader, options.prompts, options.micro_batch, share, pool_prompt=pool_prompt)
+        self.memory: dict[str, torch.Tensor] = {}
+        groups = self.student.groups(goal.rate, options.exit_rate, options.decay)
+        optimizer = torch.optim.AdamW(groups, fused=run.accelerator.device.type == "cuda")
+        self.model, self.optimizer = run.accelerator.prepare(self.student, optimizer)
+        self.worse = 0
+
+    def train(self, saved: dict[str, Any] | None, asked_to_stop: threading.Event) -> TorchEncoder:
+        """The encoder after all steps of this stage."""
+        begin = self._restore(saved) if saved is not None else 0
+        descent = Descent(self.run.accelerator, self.model, self._teaching())
+        pending: list[tuple[int, Prepared, torch.Tensor]] = []
+        log = Log(self.run, self.before)
+        label = f"stage {self.number + 1} of {len(self.run.stages)}" if len(self.run.stages) > 1 else "training"
+        show = None if self.run.accelerator.is_main_process else False
+        with (
+            self.loader.batches(self.sampler) as batches,
+            progress_bar(label, self.goal.steps, show=show) as advance,
+        ):
+            advance(begin)
+            for step in range(begin, self.goal.steps):
+                prepared, loss = self._step(step, batches, descent)
+                # Looked at one step later, when it is there: asking now would keep the GPU waiting.
+                if pending:
+                    log.add(*self._checked(*pending.pop()))
+                pending.append((step, prepared, loss))
+                advance(1, log.note)
+                stop = asked_to_stop.is_set() or self._dev_says_stop(step + 1)
+                if stop or (step + 1) % self.run.options.save_every == 0 or step + 1 == self.goal.steps:
+                    log.add(*self._checked(*pending.pop()))
+                    self._save(step + 1, prepared)
+                if asked_to_stop.is_set():
+                    raise TrainingStopped(
+                        f"stopped after step {self.before + step + 1} as asked; go on with resume (--resume)"
+                    )
+                if stop:
+                    break
+            log.write()
+        return self._encoder()
+
+    def _step(self, step: int, batches: Iterator[Prepared], descent: Descent) -> tuple[Prepared, torch.Tensor]:
+        options, accelerator = self.run.options, self.run.accelerator
+        self.student.train(self.goal.dropout)
+        share = options.rate_at(step, self.goal.steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = share * group["base"]
+        random, seed = chance(options.seed, self.number, step, accelerator.process_index)
+        losses = []
+        for number in range(options.accumulate):
+            prepared = next(batches)
+            last = number == options.accumulate - 1
+            known = Step(random, self.memory)
+            seed += 1 << 20
+            losses.append(descent.add(prepared, known, seed, share=1 / options.accumulate, last=last))
+        accelerator.clip_grad_norm_(self.model.parameters(), options.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return prepared, torch.stack(losses).mean()
+
+    def _checked(self, step: int, prepared: Prepared, loss: torch.Tensor) -> tuple[int, Prepared, float]:
+        value = float(loss)
+        if value != value or value in (float("inf"), float("-inf")):
+            source = self.run.data.sources[prepared.whole.source].name
+            rows = ", ".join(str(row) for row, _ in prepared.whole.rows[:8])
+            raise TrainingError(
+                f"the loss became {value} at step {self.before + step + 1} (rows {rows}, … of {source}); "
+                "look at these rows, or lower the learning rates; nothing was saved since the last checkpoint"
+            )
+        return step, prepared, value
+
+    def _teaching(self) -> Teaching:
+        run, objective = self.run, self.goal.objective
+        if not isinstance(objective, Elastic):
+            return Teaching(objective, run.options.loss)
+        path = run.folder.path
+        if run.accelerator.is_main_process:
+            other = None if objective.teacher is None else load(objective.teacher, device=str(self.start.device))
+            for name, encoder in (("anchor", self.start), ("teacher", other)):
+                if encoder is not None:
+                    write_vectors(path, name, encoder, run.data, self._drawn())
+        run.accelerator.wait_for_everyone()
+        anchor = TeacherVectors(path, "anchor")
+        teacher = anchor if objective.teacher is None else TeacherVectors(path, "teacher")
+        return Teaching(objective, run.options.loss, teacher, anchor)
+
+    def _drawn(self) -> Iterator[TextBatch]:
+        """Every batch this stage will draw."""
+        sampler = self.run.sampler(self.number)
+        for _ in range(self.goal.steps * self.run.options.accumulate):
+            yield sampler.next()
+
+    def _dev_says_stop(self, step: int) -> bool:
+        """Score the model on the dev set when it is time; keep it if it is the best; whether to stop early."""
+        run, options = self.run, self.run.options
+        every = options.dev_every or max(1, self.goal.steps // 10)
+        if run.dev is None or self.number + 1 < len(run.stages) or (step % every and step < self.goal.steps):
+            return False
+        worse = torch.zeros((), device=run.accelerator.device)
+        if run.accelerator.is_main_process:
+            self.student.eval()
+            encoder = self.student.encoder()
+            scores = dev_scores(encoder, run.dev, self.goal.objective.cuts(encoder.full))
+            mean = sum(scores.values()) / len(scores)
+            run.folder.log({"step": self.before + step, "dev": round(mean, 3), "scores": scores})
+            if mean > run.best:
+                run.best, run.scores, self.worse = mean, scores, 0
+                self._encoder(scores).save(run.folder.path / MODEL)
+            else:
+                self.worse += 1
+            worse += self.worse
+        worse = run.accelerator.reduce(worse)
+        return options.patience is not None and int(worse) >= options.patience
+
+    def _encoder(self, scores: dict[str, float] | None = None) -> TorchEncoder:
+        """An encoder of its own with the weights as they are now."""
+        encoder = merged(self.student) if self.run.options.lora else self.student.encoder()
+        encoder.backbone.model.eval()  # type: ignore[no-untyped-call]
+        return replace(encoder, record=self.run.record(self.start, scores or self.run.scores))
+
+    def _save(self, step: int, prepared: Prepared) -> None:
+        self.run.folder.save(
+            {
+                "stage": self.number,
+                "step": step,
+                "total": self.before + step,
+                "student": self.student.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "sampler": prepared.after,
+                "memory": dict(self.memory),
+                "best": self.run.best,
+                "scores": self.run.scores,
+                "worse": self.worse,
+            }
+        )
+
+    def _restore(self, saved: dict[str, Any]) -> int:
+        self.student.load_state_dict(saved["student"])
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.sampler.restore(saved["sampler"])
+        device = self.run.accelerator.device
+        self.memory = {name: tensor.to(device) for name, tensor in saved["memory"].items()}
+        self.run.best, self.run.scores, self.worse = saved["best"], saved["scores"], saved["worse"]
+        return int(saved["step"])
+
+
+class Log:
+    """What is written of the loss and the speed, and shown beside the bar."""
+
+    def __init__(self, run: Run, before: int) -> None:
+        self._run, self._before = run, before
+        self._losses: list[float] = []
+        self._texts = self._step = 0
+        self._begun = time.monotonic()
+        self.note = ""
+
+    def add(self, step: int, prepared: Prepared, loss: float) -> None:
+        """Count a step; every few of them make a line."""
+        self._losses.append(loss)
+        self._texts += prepared.texts * self._run.options.accumulate
+        self._step = self._before + step + 1
+        if len(self._losses) >= LOG_EVERY or step == 0:
+            self.write()
+
+    def write(self) -> None:
+        """Write what was counted since the last line."""
+        if not self._losses:
+            return
+        mean, speed = sum(self._losses) / len(self._losses), self._texts / (time.monotonic() - self._begun + 1e-9)
+        self._run.folder.log({"step": self._step, "loss": round(mean, 6), "texts_per_second": round(speed)})
+        if self._run.options.trackers:
+            self._run.accelerator.log({"loss": mean, "texts_per_second": speed}, step=self._step)
+        self.note = f"loss {mean:.4f}, {speed:,.0f} texts/s"
+        self._losses, self._texts, self._begun = [], 0, time.monotonic()
