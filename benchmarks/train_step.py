@@ -24,6 +24,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers import losses as st
 
 import demitasse as dt
+from demitasse.compress import Principal
 from demitasse.elastic import Elastic
 from demitasse.loader import Loader, Prepared, Share
 from demitasse.objective import Objective, Step
@@ -52,7 +53,7 @@ def objectives(full: int) -> dict[str, Objective]:
         "Elastic, all depths x 6 widths": Elastic(dims),
         "Elastic with contrast": Elastic(dims, contrast=1.0),
         "Espresso, express only": Espresso(compress=None),
-        "Espresso": Espresso(),
+        "Espresso with Principal": Espresso(compress=Principal()),
         "Espresso as released (angle-emb)": EspressoReleased(),
         "Starbucks": Starbucks(),
         "Matryoshka2d, all layers and dims": Matryoshka2d(dims, layers_per_step=-1, dims_per_step=-1),
@@ -69,7 +70,7 @@ def fake_teacher(folder: Path, batch: TextBatch, dims: int) -> TeacherVectors:
 
 def ours(base: dt.Encoder, objective: Objective, prepared: Prepared, accelerator: Accelerator) -> Callable[[], None]:
     elastic = isinstance(objective, Elastic)
-    student = Student(base, last_only=objective.last_only).to(accelerator.device)
+    student = Student(base, last_only=objective.last_only, raw=objective.raw).to(accelerator.device)
     student.train()
     optimizer = torch.optim.AdamW(student.groups(2e-5, 1e-3, 0.01), fused=accelerator.device.type == "cuda")
     model, optimizer = accelerator.prepare(student, optimizer)

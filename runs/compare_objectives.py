@@ -1,10 +1,11 @@
 """Train one model with several objectives on the same data, steps and batch, and score every cut on the STS tests.
 
     python runs/compare_objectives.py MODEL --data flickr.jsonl.gz nli.jsonl.gz --sts STS_FOLDER \\
-        --run mrl --run espresso --run elastic --rate 5e-5 --json results/objectives-minilm.json
+        --run matryoshka --run espresso --run elastic --rate 5e-5 --json results/objectives-minilm.json
 
-Each `--run` is NAME or NAME:OPTION=VALUE,… (`elastic:tune=0.3`, `espresso:rate=2e-5`): fields of the objective, or
-of TrainOptions. The score that choices are made on is stsb-dev; the seven tests are only reported.
+Each `--run` is an objective as the command line writes it, and options of the run after a space:
+`--run "espresso:compress=published rate=2e-5 loss=angle"`. The score that choices are made on is stsb-dev; the seven
+tests are only reported.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import re
 import shutil
 import tempfile
 import time
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -24,39 +25,18 @@ import torch
 from sts_grid import DEV, TEST, task_scores
 
 import demitasse as dt
-from demitasse.compress import Published
-from demitasse.elastic import Elastic
-from demitasse.objectives import Espresso, EspressoReleased, Matryoshka, Starbucks, TwoDMSE
-from demitasse.pair_losses import AnglE
+from demitasse.choices import LOSSES, OBJECTIVES, choice
 from demitasse.pairs import Pairs, read_pairs
 from demitasse.train_options import TrainOptions
 from demitasse.training import train
 
-OBJECTIVES: dict[str, Any] = {
-    "mrl": Matryoshka(),
-    "2dmse": TwoDMSE(),
-    "espresso": Espresso(),
-    "espresso-express": Espresso(compress=None),
-    "espresso-published": Espresso(compress=Published()),
-    "espresso-released": EspressoReleased(),
-    "starbucks": Starbucks(),
-    "elastic": Elastic(),
-}
 
-
-def parse(text: str) -> tuple[str, dict[str, Any]]:
-    name, _, rest = text.partition(":")
-    pairs = [part.split("=", 1) for part in rest.split(",") if part]
-    return name, {key: AnglE() if value == "angle" else ast.literal_eval(value) for key, value in pairs}
-
-
-def split(objective: Any, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    own = {field.name for field in fields(objective)}
-    known = own | {field.name for field in fields(TrainOptions)}
-    unknown = set(given) - known
-    if unknown:
-        raise SystemExit(f"{', '.join(unknown)}: neither an option of {objective} nor of TrainOptions")
-    return {k: v for k, v in given.items() if k in own}, {k: v for k, v in given.items() if k not in own}
+def parse(text: str) -> tuple[Any, dict[str, Any]]:
+    """The objective and the options of a run."""
+    name, *rest = text.split()
+    options = dict(part.split("=", 1) for part in rest)
+    loss = {"loss": choice(options.pop("loss"), LOSSES, "loss")} if "loss" in options else {}
+    return choice(name, OBJECTIVES, "objective"), {**{k: ast.literal_eval(v) for k, v in options.items()}, **loss}
 
 
 def grid_of(encoder: Any, sts: Path) -> dict[str, dict[str, float]]:
@@ -83,10 +63,7 @@ def summary(encoder: Any, means: dict[str, dict[str, float]]) -> dict[str, dict[
 
 
 def one(base: Any, data: Pairs, text: str, common: dict[str, Any], out: Path) -> tuple[Any, dict[str, Any]]:
-    name, given = parse(text)
-    objective = OBJECTIVES[name]
-    changed, rest = split(objective, given)
-    objective = type(objective)(**{**{f.name: getattr(objective, f.name) for f in fields(objective)}, **changed})
+    objective, rest = parse(text)
     begun = time.perf_counter()
     encoder = train(base, data, objective, out=out, options=TrainOptions(**{**common, **rest}))
     return encoder, {"run": text, "objective": encoder.record["objective"], "seconds": time.perf_counter() - begun}
@@ -117,7 +94,7 @@ def main() -> None:
         results.append(result)
         print(f"{text}  {result['seconds']:.0f} s  {result['summary']}", flush=True)
         if options.keep:
-            shutil.copytree(out / "model", options.keep / text.replace(":", "_"))
+            shutil.copytree(out / "model", options.keep / re.sub("[^a-z0-9.=-]", "_", text))
         shutil.rmtree(out.parent)
         if options.json:
             options.json.parent.mkdir(parents=True, exist_ok=True)

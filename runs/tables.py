@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/log.md", "docs/speed.md", "src/demitasse/model/README.md")
+PAGES = ("README.md", "docs/log.md", "docs/speed.md", "docs/objectives.md", "src/demitasse/model/README.md")
 DIMS = (32, 64, 128, 256, 384)
 
 
@@ -173,6 +173,41 @@ def parity() -> list[str]:
     return lines
 
 
+def objectives_minilm() -> list[str]:
+    """What each objective makes of all-MiniLM-L6-v2."""
+    lines = [
+        "| `--run` | last layer | layers 1-5 at 384 / 128 / 32 dims | 0 layers | stsb-dev: last; layers 1-5 |",
+        "|---|---|---|---|---|",
+    ]
+    for run in result("objectives-minilm")["runs"]:
+        test, dev = (run["summary"][group] for group in ("test", "dev"))
+        shallow_of = [" / ".join(f"{row[f'shallow {d}']:.1f}" for d in (384, 128, 32)) for row in (test, dev)]
+        lines.append(
+            f"| `{run['run']}` | {test['last']:.1f} | {shallow_of[0]} | {test['zero']:.1f} "
+            f"| {dev['last']:.1f}; {shallow_of[1]} |"
+        )
+    return lines
+
+
+def train_step() -> list[str]:
+    """What a step costs, and its ratio to the plain one."""
+    models = benchmark("train-step")["models"]
+    lines = ["| | " + " | ".join(models) + " |", "|---|" + "---|" * len(models)]
+    for name in next(iter(models.values())):
+        cells = [f"{rows[name]['ms']:.0f} ms ({rows[name]['ratio']:.2f}x)" for rows in models.values()]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def objective_parity() -> list[str]:
+    """The largest relative difference from other implementations."""
+    lines = ["| | slow reference | sentence-transformers 6.2 | angle-emb 0.6.1 |", "|---|---|---|---|"]
+    for name, row in result("objective-parity")["largest_relative_difference"].items():
+        cells = [value if isinstance(value, str) else f"{value:.0e}" for value in row.values()]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     "exits": exits,
     "exit steps": exit_steps,
@@ -183,6 +218,9 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "encode gpu": encode_gpu,
     "openvino": openvino,
     "parity": parity,
+    "objectives minilm": objectives_minilm,
+    "train step": train_step,
+    "objective parity": objective_parity,
 }
 
 

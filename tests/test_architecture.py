@@ -89,7 +89,7 @@ def test_files_and_functions_are_short(path: Path) -> None:
     assert ast.get_docstring(ast.parse(text)), f"{path.name} does not say what it is"
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef) and node.end_lineno:
-            assert node.end_lineno - node.lineno < 60, f"{path.name}: {node.name} is long"
+            assert node.end_lineno - node.body[0].lineno < 60, f"{path.name}: {node.name} is long"
 
 
 def test_no_public_call_swallows_options() -> None:

@@ -29,20 +29,21 @@ def find_the_positive(rows: torch.Tensor, widths: Sequence[int]) -> torch.Tensor
     return InfoNCE()(rows, widths)
 
 
-def compared(contrast: float = 0.0, kept: Sequence[int] = range(TEXTS)) -> tuple[object, object]:
+def compared(contrast: float = 0.0, kept: Sequence[int] = range(TEXTS), keep: float = 0.0) -> tuple[object, object]:
     rows, teacher, anchor = given()
     seen, close = tensors([teacher, anchor])
     step = Step(Random(7), teacher=seen, anchor=close)
-    got = Elastic(WIDTHS, contrast=contrast)(tensors(rows), find_the_positive, step)
+    got = Elastic(WIDTHS, contrast=contrast, keep=keep)(tensors(rows), find_the_positive, step)
     expected = slow.elastic(rows, WIDTHS, teacher, anchor, kept)
     alone = [slow.infonce(columns[..., :width]) for columns in rows for width in WIDTHS]
-    return got, expected + contrast * sum(alone) / len(alone)
+    last = alone[-len(WIDTHS) :]
+    return got, expected + contrast * sum(alone) / len(alone) + keep * sum(last) / len(last)
 
 
-ELASTIC: list[Callable[[], tuple[object, object]]] = [compared, lambda: compared(0.3)]
+ELASTIC: list[Callable[[], tuple[object, object]]] = [compared, lambda: compared(0.3), lambda: compared(keep=0.7)]
 
 
-@pytest.mark.parametrize("case", ELASTIC, ids=["alone", "with contrast"])
+@pytest.mark.parametrize("case", ELASTIC, ids=["alone", "with contrast", "with the last layer kept"])
 def test_elastic_is_the_obvious_mean(case: Callable[[], tuple[object, object]]) -> None:
     assert difference(*case()) < 1e-5
 
@@ -73,8 +74,8 @@ def test_a_perfect_student_is_only_as_far_as_the_entropy_of_its_teacher() -> Non
     rows, _, _ = given()
     one = tensors(rows)[-1]
     step = Step(teacher=one, anchor=one)
-    perfect = Elastic((12,))([one, one], find_the_positive, step)
-    worse = Elastic((12,))([one, tensors(rows)[0]], find_the_positive, step)
+    perfect = Elastic((12,), keep=0)([one, one], find_the_positive, step)
+    worse = Elastic((12,), keep=0)([one, tensors(rows)[0]], find_the_positive, step)
     flat = rows[-1].reshape(TEXTS, -1)
     assert difference(perfect, slow.similarity_divergence(flat, flat, flat, 0.05)) < 1e-5
     assert worse > perfect

@@ -270,7 +270,7 @@ def test_the_released_espresso_trains_the_embeddings_and_skips_one_layer() -> No
 
 def test_espresso_remembers_each_depth_apart() -> None:
     step = Step()
-    Espresso(8)(tensors(triples()), find_the_positive, step)
+    Espresso(8, Principal())(tensors(triples()), find_the_positive, step)
     assert {name.partition("/")[0] for name in step.memory} == {f"depth {depth}" for depth in range(1, 5)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import signal
@@ -27,6 +28,9 @@ def blocks(language: str) -> list[str]:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "sentences.txt").write_text("\n".join(zoo.sentences(300)))
+    pairs = zip(zoo.sentences(200, seed=1), zoo.sentences(200, seed=2), strict=True)
+    rows = [json.dumps({"anchor": a, "positive": b}) for a, b in pairs]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(rows))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("demitasse.refining.ORDER_STEPS", 3)
     monkeypatch.setattr("demitasse.refining.REFINE_STEPS", 3)
@@ -47,7 +51,7 @@ def test_the_commands_of_the_readme_run(
     place: Path, model_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("demitasse ")]
-    assert len(lines) == 7
+    assert len(lines) == 8
     handler = signal.getsignal(signal.SIGTERM)
     for line in lines:
         monkeypatch.setattr(sys, "argv", shlex.split(line.replace(MODEL, str(model_folder("MiniLM shape")))))

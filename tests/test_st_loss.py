@@ -22,6 +22,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import losses as theirs
 from torch import distributed, nn
 
+from demitasse.compress import Principal
 from demitasse.elastic import Elastic
 from demitasse.errors import BackboneError, CutError, DataError, MissingExtra
 from demitasse.integrations.sentence_transformers import ElasticLoss
@@ -258,7 +259,7 @@ def test_labels_are_scores_for_those_who_read_them(model_folder: Callable[..., P
 
 def test_evaluation_leaves_no_memory(model_folder: Callable[..., Path]) -> None:
     model = fresh(model_folder("BERT"))
-    loss = ElasticLoss(model.eval(), Espresso(16))
+    loss = ElasticLoss(model.eval(), Espresso(16, Principal()))
     loss(features(model, 2))
     assert not loss._memory
     loss.model = model.train()

@@ -36,4 +36,4 @@ def merged(student: Student) -> TorchEncoder:
     model.__dict__.pop("peft_config", None)
     for parameter in model.parameters():
         parameter.requires_grad_(True)  # noqa: FBT003
-    return replace(encoder, backbone=replace(encoder.backbone, model=model))
+    return replace(encoder, backbone=replace(encoder.backbone, model=model), head=copy.deepcopy(encoder.head))

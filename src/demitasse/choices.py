@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -33,13 +33,7 @@ OBJECTIVES: dict[str, Any] = {
     "starbucks": Starbucks(),
 }
 LOSSES: dict[str, Any] = {"infonce": InfoNCE(), "cosent": CoSENT(), "angle": AnglE()}
-_WORDS: dict[str, Any] = {
-    "true": True,
-    "false": False,
-    "none": None,
-    "published": Published(),
-    "principal": Principal(),
-}
+_COMPRESS = {"published": Published(), "principal": Principal()}
 
 
 def choice(text: str, known: Mapping[str, Any], what: str) -> Any:
@@ -52,38 +46,61 @@ def choice(text: str, known: Mapping[str, Any], what: str) -> Any:
     if name not in known:
         raise DataError(f"{what} {name!r} is not known{_close(name, known)}; use one of {', '.join(known)}")
     chosen = known[name]
-    own = {field.name for field in fields(chosen)}
+    own = {field.name: str(field.type) for field in fields(chosen)}
     changed = {}
     for part in filter(None, rest.split(",")):
         key, equals, value = part.partition("=")
-        if key not in own or not equals:
+        if key not in own:
             raise DataError(f"{what} {name} has no option {key!r}{_close(key, own)}; it has {', '.join(sorted(own))}")
-        changed[key] = _value(value, tuple_wanted=key in ("dims", "weights", "sizes") and not _is_number(chosen, key))
-    try:
-        return replace(chosen, **changed)
-    except TypeError as problem:
-        raise DataError(f"{what} {text!r} cannot be made ({problem}); look at its values") from problem
-
-
-def _is_number(chosen: Any, key: str) -> bool:
-    return isinstance(getattr(chosen, key), int)
-
-
-def _value(text: str, *, tuple_wanted: bool) -> Any:
-    if text.lower() in _WORDS:
-        return _WORDS[text.lower()]
-    if tuple_wanted or "/" in text:
-        return tuple(_single(part) for part in text.split("/"))
-    return _single(text)
-
-
-def _single(text: str) -> Any:
-    for kind in (int, float, Cut.parse):
+        if not equals:
+            raise DataError(f"{what} {name} was given {key!r} without a value; write {key}=VALUE")
         try:
-            return kind(text)
-        except ValueError:  # a CutError is one too
-            continue
-    return text
+            changed[key] = _value(value, own[key])
+        except (ValueError, KeyError) as problem:
+            raise DataError(f"{what} {name} cannot have {part!r}; {_wanted(own[key])}") from problem
+    return replace(chosen, **changed)
+
+
+def _value(text: str, kind: str) -> Any:
+    """`text` as a field of type `kind`, as the dataclass writes it."""
+    kind, optional, _ = kind.partition(" | None")
+    if optional and text.lower() == "none":
+        return None
+    if kind.startswith("tuple["):
+        single = _KINDS[_item(kind)][0]
+        return tuple(single(part) for part in text.split("/"))
+    return _KINDS[kind][0](text)
+
+
+def _wanted(kind: str) -> str:
+    """What to write for a field of type `kind`."""
+    kind, optional, _ = kind.partition(" | None")
+    several = " or several with / between them" if kind.startswith("tuple[") else ""
+    return f"write {_KINDS[_item(kind)][1]}{several}{', or none' if optional else ''}"
+
+
+def _item(kind: str) -> str:
+    return kind.removeprefix("tuple[").removesuffix(", ...]")
+
+
+def _flag(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
+
+
+def _widths(text: str) -> Matryoshka:
+    return Matryoshka(_value(text, "tuple[int, ...]"))
+
+
+# How each type of field is read, and what to write for it.
+_KINDS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "int": (int, "a whole number"),
+    "float": (float, "a number"),
+    "str": (str, "a text"),
+    "bool": (_flag, "true or false"),
+    "Cut": (Cut.parse, "a cut such as 3x128"),
+    "Compress": (lambda text: _COMPRESS[text.lower()], " or ".join(_COMPRESS)),
+    "Matryoshka": (_widths, "dims with / between them"),
+}
 
 
 def _close(word: str, known: Any) -> str:

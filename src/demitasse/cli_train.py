@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -82,8 +83,10 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
     if skipped:
         typer.echo(f"{skipped} bad rows were left out", err=True)
     held_out = None if dev is None else demitasse.read_pairs(dev)
-    encoder = demitasse.load(base, device=device)
+    encoder = demitasse.load(base, device=device or _own_gpu())
     trained = demitasse.train(encoder, rows, chosen, out=out, options=options, dev=held_out, resume=resume)
+    if os.environ.get("RANK", "0") != "0":
+        return  # one of several processes: the first one speaks
     typer.echo(f"{out / 'model'}: {trained!r}, trained on {len(rows)} rows")
     for entry in trained.record.get("cuts") or ():
         typer.echo(f"  {entry['cut']:>8}  dev {entry['dev']['spearman']:.2f}")
@@ -94,6 +97,14 @@ _SAME = (
     *("clip", "precision", "dropout", "checkpointing", "lora", "max_tokens", "dev_every", "patience", "save_every"),
     "seed",
 )
+
+
+def _own_gpu() -> str | None:
+    """The GPU of this process, where torchrun has started several."""
+    import torch
+
+    rank = os.environ.get("LOCAL_RANK")
+    return f"cuda:{rank}" if rank is not None and torch.cuda.is_available() else None
 
 
 def _mapping(columns: list[str] | None) -> dict[str, Any] | None:

@@ -27,11 +27,13 @@ def dev_scores(encoder: Encoder, pairs: Source, cuts: Sequence[Cut]) -> dict[str
 
 
 def spearman(ours: Values, theirs: Values) -> float:
-    """The correlation of ranks.
+    """The correlation of ranks; 0 where one side is the same throughout, which orders nothing.
 
     >>> spearman(np.array([0.1, 0.2, 0.9]), np.array([1, 2, 3]))
     1.0
     """
+    if not (np.ptp(ours) and np.ptp(theirs)):
+        return 0.0
     return round(float(np.corrcoef(ranks(ours), ranks(theirs))[0, 1]), 12)
 
 

@@ -33,7 +33,7 @@ class Elastic:
     """
 
     dims: tuple[int, ...] | None = None
-    tune: float = 0.4
+    tune: float = 0.25
     temperature: float = 0.05
     anchor: float = 5.0
     keep: float = 1.0
@@ -41,6 +41,7 @@ class Elastic:
     distil_rate: float = 2e-4  # of the backbone while it distils; the first stage has the rate of the run
     teacher: str | None = None  # folder or hub name of another encoder whose similarities are learned
     last_only = False
+    raw = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.tune < 1:

@@ -6,6 +6,8 @@
     ├── FolderError   (ValueError)   a model folder that is missing, broken, foreign or not writable
     ├── DataError     (ValueError)   texts, prompts or sentences that cannot be used
     ├── DeviceError   (ValueError)   a device or number format this machine does not have
+    ├── TrainingError (RuntimeError) training that went wrong, such as a loss that is no number
+    ├── TrainingStopped (RuntimeError) training that was asked to stop, and saved where it was
     └── MissingExtra  (ImportError)  an optional part that is not installed
 
 Each message is one sentence: what was given, what is allowed, what to do. Each class is also the ordinary

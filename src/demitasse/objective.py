@@ -37,6 +37,10 @@ class Objective(Protocol):
     def last_only(self) -> bool:
         """Whether the last depth is all it reads."""
 
+    @property
+    def raw(self) -> bool:
+        """Whether it looks at the scale of vectors, and so wants them before they are brought to unit length."""
+
     def cuts(self, full: Cut) -> list[Cut]:
         """The cuts it trains, of an encoder whose largest is `full`."""
 

@@ -14,7 +14,7 @@ from random import Random
 import torch
 from torch import Tensor
 
-from demitasse.compress import Compress, Principal, Published
+from demitasse.compress import Compress, Published
 from demitasse.cut import Cut
 from demitasse.errors import DataError
 from demitasse.losses import feature_divergence
@@ -31,13 +31,14 @@ WEIGHTINGS: dict[str, Callable[[int], float]] = {
 class Matryoshka:
     """The pair loss at several widths of the last layer, summed (sentence-transformers' MatryoshkaLoss).
 
-    `dims=None` takes the full width and its halves down to 32. `per_step` widths are drawn at each step; -1 is all.
+    `dims=None` takes the powers of two from 32 and the full width. `per_step` widths are drawn at each step; -1 is all.
     """
 
     dims: tuple[int, ...] | None = None
     weights: tuple[float, ...] | None = None
     per_step: int = -1
     last_only = True
+    raw = False
 
     def __post_init__(self) -> None:
         if self.weights is not None and len(self.weights) != len(self.dims or ()):
@@ -68,13 +69,14 @@ class TwoDMSE:
 
     The width is drawn from the powers of two from 8 up to the full one. The random layer's vectors are pulled towards
     the last layer's by a KL over their dims. `weighting="inverse"` divides the random layer's losses by its number, as
-    angle-emb 0.3.8 to 0.3.10 did.
+    angle-emb 0.3.8 to 0.3.10 did; a temperature of 0 leaves the KL out.
     """
 
     temperature: float = 1.0
     weighting: str = "uniform"
     detach: bool = False  # the released code let the KL move the last layer too
     last_only = False
+    raw = True
 
     def __post_init__(self) -> None:
         known("weighting", self.weighting, ("uniform", "inverse"))
@@ -91,9 +93,11 @@ class TwoDMSE:
         widths = [step.random.choice(powers(full)), full]
         scale = 1 / depth if self.weighting == "inverse" else 1.0
         total = loss(last, widths).sum() + scale * loss(rows[depth], widths).sum()
-        teacher = last.detach() if self.detach else last
-        pull = feature_divergence(flat(teacher), flat(rows[depth]), self.temperature)
-        return total + self.temperature * pull
+        if self.temperature > 0:
+            teacher = last.detach() if self.detach else last
+            pull = feature_divergence(flat(teacher), flat(rows[depth]), self.temperature)
+            total = total + self.temperature * pull
+        return total
 
 
 @dataclass(frozen=True)
@@ -101,16 +105,18 @@ class Espresso:
     """ESE as the paper has it: every layer but the embeddings at the first `dims`, and learn-to-compress.
 
     Layer i below the last weighs 1 / (1 + ln i), the last weighs 1, for the pair loss and for `compress` alike.
-    `compress=None` leaves learn-to-compress out; `Published()` is the target of the authors' code.
+    `compress=None` leaves learn-to-compress out; the default is the target of the authors' code; `Principal()` is one
+    that is well posed.
     """
 
     dims: int = 128
-    compress: Compress | None = field(default_factory=Principal)
+    compress: Compress | None = field(default_factory=Published)
     last_only = False
+    raw = True
 
     def cuts(self, full: Cut) -> list[Cut]:
         """Layers from 1 on at `dims`."""
-        return [Cut(layers, min(self.dims, full.dims)) for layers in range(1, full.layers + 1)]
+        return [Cut(layers, dims) for dims in widths_of([self.dims], full.dims) for layers in range(1, full.layers + 1)]
 
     def __call__(self, rows: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
         """Learn-to-express and learn-to-compress."""
@@ -136,10 +142,11 @@ class EspressoReleased:
     temperature: float = 1.0
     compress: bool = True
     last_only = False
+    raw = True
 
     def cuts(self, full: Cut) -> list[Cut]:
         """The last layer at both widths; depths 0 to n-2 at `dims`."""
-        dims = min(self.dims, full.dims)
+        (dims,) = widths_of([self.dims], full.dims)
         return [*(Cut(layers, dims) for layers in range(full.layers - 1)), Cut(full.layers, dims), full]
 
     def __call__(self, rows: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
@@ -175,6 +182,7 @@ class AdaptiveLayer:
     kl_temperature: float = 0.3
     weighting: str = "uniform"
     last_only = False
+    raw = False
 
     def __post_init__(self) -> None:
         known("weighting", self.weighting, WEIGHTINGS)
@@ -215,6 +223,7 @@ class Matryoshka2d:
     kl_weight: float = 1.0
     weighting: str = "uniform"
     last_only = False
+    raw = False
 
     def _adaptive(self) -> AdaptiveLayer:
         inner = Matryoshka(self.dims, self.weights, self.dims_per_step)
@@ -240,6 +249,7 @@ class Starbucks:
     kl_weight: float = 0.3
     detach: bool = False  # the released code let the KL move the last layer too
     last_only = False
+    raw = False
 
     def cuts(self, full: Cut) -> list[Cut]:
         """The list, the full cut last."""

@@ -72,7 +72,7 @@ class Pooling:
 
     def __call__(self, hidden: Tensor, mask: Tensor, prompt_tokens: int = 0) -> Tensor:
         """The states (B, len(modes) * D) of token states `hidden` (B, T, D) under `mask` (B, T)."""
-        kept = mask if self.include_prompt or not prompt_tokens else _without_prompt(mask, prompt_tokens)
+        kept = mask if self.include_prompt or not prompt_tokens else without_prompt(mask, prompt_tokens)
         return self.over(hidden, kept, mask)
 
     def over(self, hidden: Tensor, kept: Tensor, mask: Tensor) -> Tensor:
@@ -110,7 +110,7 @@ def _pool(mode: str, hidden: Tensor, kept: Tensor, mask: Tensor) -> Tensor:
     return (total / (count.sqrt() if mode == "mean_sqrt_len" else count)).to(hidden.dtype)
 
 
-def _without_prompt(mask: Tensor, prompt_tokens: int) -> Tensor:
+def without_prompt(mask: Tensor, prompt_tokens: int | Tensor) -> Tensor:
     """`mask` less the first `prompt_tokens` real tokens of each row (all of them kept if nothing else is there)."""
     rest = mask * (mask.cumsum(1) > prompt_tokens)
     return rest.where(rest.any(1, keepdim=True), mask)

@@ -24,7 +24,7 @@ import torch
 from demitasse._version import __version__
 from demitasse.atomic import new_file
 from demitasse.cut import Cut
-from demitasse.errors import FolderError
+from demitasse.errors import FolderError, reason
 from demitasse.jsons import read_json
 
 RUN, LOG, CHECKPOINT, MODEL, LAST = "run.json", "log.jsonl", "checkpoint.pt", "model", "last"
@@ -45,10 +45,12 @@ class RunFolder:
             if not (self.path / CHECKPOINT).is_file():
                 raise FolderError(f"{self.path} holds no checkpoint to go on from; start without resume")
             _same(self.path, read_json(self.path / RUN), described)
+        elif not self._writes:
+            return  # the process that writes has looked, or is about to
         elif there or (self.path.is_dir() and any(self.path.iterdir())):
             what = "holds a run already; resume it (--resume)" if there else "is not empty; remove its files"
             raise FolderError(f"{self.path} {what}, or choose a new folder")
-        elif self._writes:
+        else:
             with new_file(self.path / RUN) as file:
                 file.write((json.dumps(described, indent=2, ensure_ascii=False) + "\n").encode())
 
@@ -68,11 +70,12 @@ class RunFolder:
         """The checkpoint."""
         try:
             state: dict[str, Any] = torch.load(self.path / CHECKPOINT, map_location="cpu", weights_only=True)
+            total = int(state["total"])
         except Exception as problem:
             raise FolderError(
-                f"{self.path / CHECKPOINT} cannot be read ({problem}); start again in a new folder"
+                f"{self.path / CHECKPOINT} cannot be read ({reason(problem)}); start again in a new folder"
             ) from problem
-        self._forget_after(int(state["total"]))
+        self._forget_after(total)
         return state
 
     def _forget_after(self, steps: int) -> None:

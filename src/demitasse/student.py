@@ -18,7 +18,8 @@ from demitasse.backbone import Backbone
 from demitasse.batching import token_batches
 from demitasse.device_rows import DeviceRows
 from demitasse.exits import Exit
-from demitasse.readout import Dense, Readout
+from demitasse.pooling import without_prompt
+from demitasse.readout import Dense, Normalize, Readout
 from demitasse.rows import Rows
 from demitasse.torch_encoder import TorchEncoder
 
@@ -30,10 +31,13 @@ LEAST_TOKENS_ELSEWHERE = 512
 class Student(nn.Module):
     """Token ids in, the embedding of every text at each of `depths` out, with gradients.
 
-    The encoder it is made from is left as it is. Weights are fp32, whatever the encoder's are.
+    The encoder it is made from is left as it is. Weights are fp32, whatever the encoder's are. With `raw` the rows are
+    those before the model's own last normalisation, which the vectors' scale is lost in.
     """
 
-    def __init__(self, encoder: TorchEncoder, *, last_only: bool = False, recompute: bool = False) -> None:
+    def __init__(
+        self, encoder: TorchEncoder, *, last_only: bool = False, raw: bool = False, recompute: bool = False
+    ) -> None:
         super().__init__()
         self._origin = encoder
         model: Any = copy.deepcopy(encoder.backbone.model)
@@ -42,7 +46,7 @@ class Student(nn.Module):
         layers = encoder.full.layers
         self.depths = [layers] if last_only else list(range(layers + 1))
         self.exits = nn.ModuleDict({str(depth): _Steps(encoder.readout(depth)) for depth in encoder.exits})
-        self.head = _Steps(encoder.head)
+        self.head = _Steps(encoder.head, raw=raw)
         self._recompute = recompute
 
     @property
@@ -66,7 +70,7 @@ class Student(nn.Module):
             kept = mask
             if prompt_tokens is not None:
                 own = prompt_tokens.to(self.device)[packed.order[begin : begin + len(ids)]]
-                kept = mask * (mask.cumsum(1) > own.unsqueeze(-1))
+                kept = without_prompt(mask, own.unsqueeze(-1))
             begin += len(ids)
             weights = self._origin.pooling.token_weights(kept, mask)
             # One product a depth where that is all there is to it: a step waits for the host more than for the GPU.
@@ -82,15 +86,16 @@ class Student(nn.Module):
 
     def _embedded(self, pooled: Tensor) -> Tensor:
         """The embeddings of pooled states (K, M, S): all exits in one product, what has none through the head."""
+        dims = self._origin.dims  # fewer than the head's where the encoder was cut
         own = [place for place, depth in enumerate(self.depths) if str(depth) in self.exits]
         rest = [place for place in range(len(self.depths)) if place not in own]
         if not own:
-            return torch.stack([self.head(states) for states in pooled])
+            return torch.stack([self.head(states)[:, :dims] for states in pooled])
         steps = [self.readout(self.depths[place]) for place in own]
         weight = torch.stack([step.weights[0] for step in steps])  # (K, D, S)
         bias = torch.stack([step.biases[0] for step in steps]).unsqueeze(1)
         mapped = torch.baddbmm(bias, functional.normalize(pooled[own], dim=-1), weight.mT)
-        deeper = [self.head(pooled[place]).unsqueeze(0) for place in rest]
+        deeper = [self.head(pooled[place])[:, :dims].unsqueeze(0) for place in rest]
         return torch.cat([mapped, *deeper])[[(own + rest).index(place) for place in range(len(self.depths))]]
 
     def readout(self, depth: int) -> _Steps:
@@ -126,16 +131,18 @@ def _summed(weights: Tensor, hidden: Tensor) -> Tensor:
 class _Steps(nn.Module):
     """A read-out whose maps are trained."""
 
-    def __init__(self, readout: Readout) -> None:
+    def __init__(self, readout: Readout, *, raw: bool = False) -> None:
         super().__init__()
-        self._readout = readout
+        self._readout, self._raw = readout, raw
         dense = [step for step in readout if isinstance(step, Dense)]
         self.weights = nn.ParameterList([step.weight.detach().clone().float() for step in dense])
         self.biases = nn.ParameterList([s.bias.detach().clone().float() for s in dense if s.bias is not None])
 
     def forward(self, rows: Tensor) -> Tensor:
         """The embeddings of states."""
-        for step in self._current():
+        for place, step in enumerate(self._current()):
+            if self._raw and place == len(self._readout) - 1 and isinstance(step, Normalize):
+                break
             rows = step(rows) if isinstance(step, Dense) else functional.normalize(rows, dim=-1)
         return rows
 

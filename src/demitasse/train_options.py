@@ -21,8 +21,8 @@ PRECISIONS = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}  # as accelerate cal
 class TrainOptions:
     """How to train. What is left out has a default that suits fine-tuning a finished embedding model.
 
-    >>> TrainOptions(steps=200, batch=64, rate=2e-5).rate_at(199, 200) < 2e-5
-    True
+    >>> TrainOptions(steps=200, batch=64, warmup=0.1).rate_at(9, 200)
+    0.5
     """
 
     steps: int | None = None  # optimiser steps; default: as many as `epochs` take
@@ -58,6 +58,8 @@ class TrainOptions:
         for name in ("epochs", "rate", "exit_rate", "clip"):
             if not getattr(self, name) > 0:
                 raise DataError(f"{name} must be above 0, not {getattr(self, name)}")
+        if not self.decay >= 0:
+            raise DataError(f"decay must be at least 0, not {self.decay}")
         if not 0 <= self.warmup <= 1:
             raise DataError(f"warmup must be a share of the steps from 0 to 1, not {self.warmup}")
         if self.schedule not in SCHEDULES:

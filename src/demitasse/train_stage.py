@@ -36,7 +36,8 @@ class Stage:
         self.run, self.number, self.goal, self.start = run, number, goal, start
         options = run.options
         self.before = sum(stage.steps for stage in run.stages[:number])
-        self.student = Student(start, last_only=goal.objective.last_only, recompute=options.checkpointing)
+        asked = goal.objective
+        self.student = Student(start, last_only=asked.last_only, raw=asked.raw, recompute=options.checkpointing)
         if options.lora:
             adapted(self.student, options.lora, options.seed)
         self.student.to(run.accelerator.device)

@@ -71,6 +71,8 @@ class Descent:
         scores = prepared.whole.scores
         step.teacher = self._vectors(self.teaching.teacher, prepared, everybody.device)
         step.anchor = self._vectors(self.teaching.anchor, prepared, everybody.device)
+        # An objective that draws (a random SVD, say) must draw the same in every process.
+        torch.manual_seed(step.random.getrandbits(48))
         labels = None if scores is None else torch.tensor(scores, device=everybody.device)
         return self.teaching.objective(list(everybody), partial(self.teaching.loss, scores=labels), step)
 
