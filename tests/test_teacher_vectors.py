@@ -51,10 +51,30 @@ def test_every_text_has_its_own_vector(kind: str, encoder: Encoder, tmp_path: Pa
     check(written(tmp_path, encoder, data, drawn(data)), encoder, drawn(data))
 
 
+def test_columns_have_their_prompts(encoder: Encoder, tmp_path: Path) -> None:
+    data = read_pairs(ROWS["triples"], ROWS["groups"])
+    batches = drawn(data, count=20)
+    write_vectors(tmp_path, "teacher", encoder, data, iter(batches), ("query", "document"))
+    found = TeacherVectors(tmp_path, "teacher")
+    for batch in batches:
+        names = ("query", "document", "document") if batch.source == 0 else ("query", "query")
+        for column, name, vectors in zip(batch.columns, names, found.columns(batch), strict=False):
+            np.testing.assert_allclose(vectors, encoder.encode(column, prompt=name), atol=1e-3)
+
+
 def test_sources_of_every_kind_together(encoder: Encoder, tmp_path: Path) -> None:
     data = read_pairs(*ROWS.values())
     batches = drawn(data, count=30)
     assert {batch.source for batch in batches} == {0, 1, 2, 3}
+    check(written(tmp_path, encoder, data, batches), encoder, batches)
+
+
+def test_the_same_row_of_two_sources_is_not_one(encoder: Encoder, tmp_path: Path) -> None:
+    data = read_pairs(ROWS["pairs"], ROWS["triples"])
+    batches = [
+        TextBatch(tuple((text,) for text in source[1].texts), None, ((1, tuple(range(len(source[1].texts)))),), number)
+        for number, source in enumerate(data.sources)
+    ]
     check(written(tmp_path, encoder, data, batches), encoder, batches)
 
 
@@ -104,7 +124,7 @@ def test_a_run_that_was_killed_meanwhile_makes_them_again(encoder: Encoder, tmp_
     class Dying:
         full = encoder.full
 
-        def encode_iter(self, texts: Iterator[str], *, progress: bool) -> Iterator[np.ndarray]:
+        def encode_iter(self, texts: Iterator[str], *, prompt: str | None, progress: bool) -> Iterator[np.ndarray]:
             yield encoder.encode([next(texts)])[0]
             raise Killed
 

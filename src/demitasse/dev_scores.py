@@ -14,16 +14,19 @@ from demitasse.pairs import Source
 Values = npt.NDArray[np.floating]
 
 
-def dev_scores(encoder: Encoder, pairs: Source, cuts: Sequence[Cut]) -> dict[str, float]:
-    """Spearman's correlation x 100 between cosines and scores at each of `cuts`, from one pass over the texts."""
+def dev_scores(encoder: Encoder, pairs: Source, cuts: Sequence[Cut], prompts: Sequence[str] = ()) -> dict[str, float]:
+    """Spearman's correlation x 100 between cosines and scores at each of `cuts`, from one pass over the texts.
+
+    `prompts` are the names of those of the first and the second text of a pair; one alone is for both.
+    """
     rows = [pairs[index] for index in range(len(pairs))]
     gold = np.array([row.score for row in rows], dtype=float)
-    vectors = encoder.encode_cuts([row.texts[side] for side in (0, 1) for row in rows], cuts, progress=False)
-    scores = {}
-    for cut in cuts:
-        left, right = np.split(vectors[cut], 2)
-        scores[str(cut)] = round(100 * spearman((left * right).sum(1), gold), 3)
-    return scores
+    names = [prompts[min(side, len(prompts) - 1)] if prompts else None for side in (0, 1)]
+    left, right = (
+        encoder.encode_cuts([row.texts[side] for row in rows], cuts, prompt=names[side], progress=False)
+        for side in (0, 1)
+    )
+    return {str(cut): round(100 * spearman((left[cut] * right[cut]).sum(1), gold), 3) for cut in cuts}
 
 
 def spearman(ours: Values, theirs: Values) -> float:

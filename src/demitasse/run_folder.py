@@ -28,7 +28,7 @@ from demitasse.errors import FolderError, reason
 from demitasse.jsons import read_json
 
 RUN, LOG, CHECKPOINT, MODEL, LAST = "run.json", "log.jsonl", "checkpoint.pt", "model", "last"
-_COMPARED = ("options", "objective", "data", "base")  # what a resumed run must agree on
+_COMPARED = ("options", "objective", "data", "dev", "base")  # what a resumed run must agree on
 
 
 class RunFolder:

@@ -6,7 +6,7 @@ sees the very same numbers. The teacher is any encoder, with its own tokenizer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from demitasse.sampling import TextBatch
 HELD = 4 << 30  # bytes of vectors that are read into memory; more are read from the file as they are needed
 
 Keys = npt.NDArray[np.int64]
+_TEXT = (1 << 14) - 1  # the bits of a key that say which text of the row
 
 
 class TeacherVectors:
@@ -48,20 +49,38 @@ def key(source: int, row: int, text: int) -> int:
     return (source << 54) | (row << 14) | text
 
 
-def write_vectors(folder: Path, name: str, teacher: Encoder, data: Pairs, batches: Iterable[TextBatch]) -> None:
-    """Encode every text of `batches` with `teacher`, in the order of the data, into two files of `folder`."""
+def write_vectors(
+    folder: Path,
+    name: str,
+    teacher: Encoder,
+    data: Pairs,
+    batches: Iterable[TextBatch],
+    prompts: Sequence[str] = (),
+) -> None:
+    """Encode every text of `batches` with `teacher`, in the order of the data, into two files of `folder`.
+
+    `prompts` are the names of those of anchors, positives, negatives; the last one goes on. Texts of a group, which may
+    stand in either column, get the first.
+    """
     if (folder / f"{name}-vectors.npy").is_file():
         return
     keys = np.unique(np.concatenate([keys_of(batch).ravel() for batch in batches]))
     with new_file(folder / f"{name}-texts.npy") as file:
         np.save(file, keys)
-    texts = _texts(data, keys)
+    grouped = np.array([source.kind == "groups" for source in data.sources])
+    columns = np.where(grouped[keys >> 54], 0, np.minimum(keys & _TEXT, max(0, len(prompts) - 1)))
     with new_file(folder / f"{name}-vectors.npy") as file, progress_bar("teacher", len(keys)) as advance:
         header = {"descr": "<f2", "fortran_order": False, "shape": (len(keys), teacher.full.dims)}
         np.lib.format.write_array_header_1_0(file, header)
-        for vector in teacher.encode_iter(texts, progress=False):
-            file.write(vector.astype(np.float16).tobytes())
-            advance(1)
+        begin = file.tell()
+        for column in np.unique(columns):
+            places = np.flatnonzero(columns == column)
+            prompt = prompts[column] if prompts else None
+            vectors = teacher.encode_iter(_texts(data, keys[places]), prompt=prompt, progress=False)
+            for place, vector in zip(places.tolist(), vectors, strict=True):
+                file.seek(begin + 2 * teacher.full.dims * place)
+                file.write(vector.astype(np.float16).tobytes())
+                advance(1)
 
 
 def _texts(data: Pairs, keys: Keys) -> Iterator[str]:
@@ -71,4 +90,4 @@ def _texts(data: Pairs, keys: Keys) -> Iterator[str]:
         if here != place:
             row, place = data.sources[here[0]][here[1]], here
         assert row is not None
-        yield row.texts[value & ((1 << 14) - 1)]
+        yield row.texts[value & _TEXT]

@@ -14,6 +14,7 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
     "linear": lambda done: 1 - done,
     "cosine": lambda done: (1 + math.cos(math.pi * done)) / 2,
 }
+_COUNTS = ("steps", "micro_batch", "lora", "dev_every", "patience")
 PRECISIONS = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}  # as accelerate calls them
 
 
@@ -52,9 +53,9 @@ class TrainOptions:
     def __post_init__(self) -> None:
         for name in ("batch", "accumulate", "save_every"):
             _at_least(name, getattr(self, name), 1)
-        for name in ("steps", "micro_batch", "lora", "max_tokens", "dev_every", "patience"):
+        for name, least in (*((name, 1) for name in _COUNTS), ("max_tokens", 4)):  # 4: special tokens take two
             if getattr(self, name) is not None:
-                _at_least(name, getattr(self, name), 1)
+                _at_least(name, getattr(self, name), least)
         for name in ("epochs", "rate", "exit_rate", "clip"):
             if not getattr(self, name) > 0:
                 raise DataError(f"{name} must be above 0, not {getattr(self, name)}")

@@ -122,9 +122,11 @@ class Stage:
         path = run.folder.path
         if run.accelerator.is_main_process:
             other = None if objective.teacher is None else load(objective.teacher, device=str(self.start.device))
-            for name, encoder in (("anchor", self.start), ("teacher", other)):
-                if encoder is not None:
-                    write_vectors(path, name, encoder, run.data, self._drawn())
+            # The model's own vectors are of what the student reads; another teacher reads in its own way.
+            own = replace(self.start, reader=reading(self.start.reader, run.options.max_tokens))
+            write_vectors(path, "anchor", own, run.data, self._drawn(), run.options.prompts)
+            if other is not None:
+                write_vectors(path, "teacher", other, run.data, self._drawn())
         run.accelerator.wait_for_everyone()
         anchor = TeacherVectors(path, "anchor")
         teacher = anchor if objective.teacher is None else TeacherVectors(path, "teacher")
@@ -146,7 +148,7 @@ class Stage:
         if run.accelerator.is_main_process:
             self.student.eval()
             encoder = self.student.encoder()
-            scores = dev_scores(encoder, run.dev, self.goal.objective.cuts(encoder.full))
+            scores = dev_scores(encoder, run.dev, self.goal.objective.cuts(encoder.full), options.prompts)
             mean = sum(scores.values()) / len(scores)
             run.folder.log({"step": self.before + step, "dev": round(mean, 3), "scores": scores})
             if mean > run.best:
