@@ -25,9 +25,9 @@ def result(name: str) -> dict[str, Any]:
     return loaded
 
 
-def exits() -> list[str]:
+def exits(kind: str = "exits") -> list[str]:
     """all-MiniLM-L6-v2 as released and with exits, by layers and dims."""
-    before, after = (result(f"sts-minilm-{kind}")["means"]["test/same"] for kind in ("raw", "exits"))
+    before, after = (result(f"sts-minilm-{name}")["means"]["test/same"] for name in ("raw", kind))
     lines = ["| layers | " + " | ".join(f"{d} dims" for d in DIMS) + " |", "|---|" + "---|" * len(DIMS)]
     for layers in range(6, -1, -1):
         cells = [f"{before[f'{layers}x{d}']:.1f} → **{after[f'{layers}x{d}']:.1f}**" for d in DIMS]
@@ -218,6 +218,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "encode gpu": encode_gpu,
     "openvino": openvino,
     "parity": parity,
+    "laptop": lambda: exits("laptop"),
     "objectives minilm": objectives_minilm,
     "train step": train_step,
     "objective parity": objective_parity,

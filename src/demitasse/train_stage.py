@@ -27,6 +27,7 @@ from demitasse.train_run import Goal, Run
 from demitasse.train_step import Descent, Teaching, chance
 
 LOG_EVERY = 10
+STOP_EVERY = 8  # steps after which several processes ask one another whether to stop
 
 
 class Stage:
@@ -72,11 +73,12 @@ class Stage:
                     log.add(*self._checked(*pending.pop()))
                 pending.append((step, prepared, loss))
                 advance(1, log.note)
-                stop = asked_to_stop.is_set() or self._dev_says_stop(step + 1)
+                asked = self._asked_to_stop(step, asked_to_stop)
+                stop = asked or self._dev_says_stop(step + 1)
                 if stop or (step + 1) % self.run.options.save_every == 0 or step + 1 == self.goal.steps:
                     log.add(*self._checked(*pending.pop()))
                     self._save(step + 1, prepared)
-                if asked_to_stop.is_set():
+                if asked:
                     raise TrainingStopped(
                         f"stopped after step {self.before + step + 1} as asked; go on with resume (--resume)"
                     )
@@ -103,6 +105,16 @@ class Stage:
         self.optimizer.step()
         self.optimizer.zero_grad()
         return prepared, torch.stack(losses).mean()
+
+    def _asked_to_stop(self, step: int, asked: threading.Event) -> bool:
+        """Whether to stop here: all processes at the same step, or those that went on would wait for the others."""
+        accelerator = self.run.accelerator
+        if accelerator.num_processes == 1:
+            return asked.is_set()
+        if (step + 1) % STOP_EVERY:
+            return False
+        votes = accelerator.reduce(torch.tensor(float(asked.is_set()), device=accelerator.device))
+        return bool(votes > 0)
 
     def _checked(self, step: int, prepared: Prepared, loss: torch.Tensor) -> tuple[int, Prepared, float]:
         value = float(loss)
@@ -167,6 +179,7 @@ class Stage:
         return replace(encoder, record=self.run.record(self.start, scores or self.run.scores))
 
     def _save(self, step: int, prepared: Prepared) -> None:
+        scaler = self.run.accelerator.scaler
         self.run.folder.save(
             {
                 "stage": self.number,
@@ -179,6 +192,7 @@ class Stage:
                 "best": self.run.best,
                 "scores": self.run.scores,
                 "worse": self.worse,
+                "scaler": None if scaler is None else scaler.state_dict(),
             }
         )
 
@@ -189,6 +203,8 @@ class Stage:
         device = self.run.accelerator.device
         self.memory = {name: tensor.to(device) for name, tensor in saved["memory"].items()}
         self.run.best, self.run.scores, self.worse = saved["best"], saved["scores"], saved["worse"]
+        if self.run.accelerator.scaler is not None:
+            self.run.accelerator.scaler.load_state_dict(saved["scaler"])
         return int(saved["step"])
 
 
