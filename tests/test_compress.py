@@ -28,7 +28,7 @@ def published(temperature: float) -> tuple[object, object]:
 
 def principal(batches: int, momentum: float = 0.95, temperature: float = 1.0) -> tuple[object, object]:
     given, memory = states(batches), dict[str, torch.Tensor]()
-    got = [Principal(momentum, temperature)(rows, 5, memory, "depth 1") for rows in tensors(given)]
+    got = [Principal(momentum, temperature, 1.0)(rows, 5, memory, "depth 1") for rows in tensors(given)]
     return got[-1], slow.principal(given, 5, momentum, temperature)
 
 

@@ -140,7 +140,7 @@ OBJECTIVES: dict[str, list[Callable[[], Compared]]] = {
     "Espresso": [
         lambda: espresso(None),
         lambda: espresso(Published()),
-        lambda: espresso(Principal()),
+        lambda: espresso(Principal(weight=1.0)),
     ],
     "EspressoReleased": [
         lambda: released(1.0),

@@ -196,7 +196,8 @@ def test_objectives_as_json_has_them() -> None:
         **{"name": "Starbucks", "sizes": ["3x128", "6x384"]},
         **{"kl_weight": 0.3, "detach": False},
     }
-    espresso = {"name": "Espresso", "dims": 64, "compress": {"name": "Principal", "momentum": 0.9, "temperature": 1.0}}
+    compress = {"name": "Principal", "momentum": 0.9, "temperature": 1.0, "weight": 0.1}
+    espresso = {"name": "Espresso", "dims": 64, "compress": compress}
     assert plain(Espresso(64, Principal(0.9))) == espresso
     inner = plain(AdaptiveLayer(Matryoshka((8, 16))))["inner"]
     assert inner == {"name": "Matryoshka", "dims": [8, 16], "weights": None, "per_step": -1}

@@ -42,10 +42,11 @@ class Published:
 
 @dataclass(frozen=True)
 class Principal:
-    """Principal axes of a running covariance. `momentum` is the share of the past in it."""
+    """Principal axes of a running covariance. `momentum` is the share of the past in it, `weight` that of the loss."""
 
     momentum: float = 0.95
     temperature: float = 1.0
+    weight: float = 0.1  # at 1 it outweighs the pair loss, and the last layer pays for it
 
     def __post_init__(self) -> None:
         if not 0 <= self.momentum < 1:
@@ -61,7 +62,7 @@ class Principal:
         if self.temperature > 0:
             scale = rows.shape[-1] ** 0.5  # a unit row has tiny numbers, whose softmax would be flat
             loss = loss + self.temperature * feature_divergence(scale * target, scale * kept, self.temperature)
-        return loss
+        return self.weight * loss
 
     def _axes(self, rows: Tensor, dims: int, memory: MutableMapping[str, Tensor], name: str) -> tuple[Tensor, Tensor]:
         mean, square = rows.mean(0), rows.T @ rows / len(rows)
