@@ -81,7 +81,7 @@ def test_the_target_is_not_trained(compress: Published | Principal) -> None:
 def test_the_gradient_of_principal_is_that_with_the_target_held_still() -> None:
     (given,) = states(1)
     rows = torch.tensor(given, dtype=torch.float32, requires_grad=True)
-    Principal(temperature=0.0)(rows, 5, {}, "x").backward()
+    Principal(temperature=0.0, weight=1.0)(rows, 5, {}, "x").backward()
     unit = torch.nn.functional.normalize(rows.detach(), dim=-1)
     mean = unit.mean(0)
     _, vectors = torch.linalg.eigh((unit - mean).T @ (unit - mean) / len(unit))
