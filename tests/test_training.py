@@ -212,6 +212,9 @@ def test_what_cannot_be_trained(encoder: TorchEncoder, tmp_path: Path) -> None:
     with pytest.raises(dt.FolderError, match="holds no checkpoint to go on from"):
         dt.train(encoder, triples(), out=tmp_path / "d", resume=True)
     assert not list(tmp_path.iterdir())
+    for name, sentence in (("tensorbord", "is not known; use one of .*tensorboard"), ("mlflow", "pip install mlflow")):
+        with pytest.raises(dt.DataError, match=sentence):
+            dt.train(encoder, triples(), out=tmp_path / "t", options=replace(SMALL, trackers=(name,)))
     (tmp_path / "e").mkdir()
     (tmp_path / "e" / "mine.txt").write_text("keep")
     with pytest.raises(dt.FolderError, match="is not empty"):
@@ -314,3 +317,34 @@ def test_torchrun_trains(files: tuple[str, str], tmp_path: Path) -> None:
     subprocess.run([*launch, *more], env=environment(), check=True)
     assert dt.load(tmp_path / "run" / "model", device="cpu").exit_depths == [0, 1, 2]
     assert json.loads((tmp_path / "run" / "run.json").read_text())["processes"] == 2
+
+
+def test_trackers_hear_of_the_loss(encoder: TorchEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from accelerate import tracking
+
+    heard: list[object] = []
+
+    class Heard(tracking.GeneralTracker):
+        name, requires_logging_directory, main_process_only = "tensorboard", False, True
+        tracker = None
+
+        def __init__(self, run_name: str, **options: object) -> None:
+            super().__init__()
+            heard.append(run_name)
+
+        def store_init_configuration(self, values: dict[str, object]) -> None:
+            heard.append(values)
+
+        def log(self, values: dict[str, object], step: int | None, **options: object) -> None:
+            heard.append((step, sorted(values)))
+
+        def finish(self) -> None:
+            heard.append("finished")
+
+    monkeypatch.setitem(tracking.LOGGER_TYPE_TO_CLASS, "tensorboard", Heard)
+    monkeypatch.setattr(tracking, "_available_trackers", [tracking.LoggerType.TENSORBOARD])
+    options = replace(SMALL, trackers=("tensorboard",))
+    dt.train(encoder, triples(), dt.Matryoshka(), out=tmp_path / "mine", options=options)
+    assert heard[0] == "mine"
+    assert "Matryoshka" in str(heard[1])
+    assert heard[2:] == [(1, ["loss", "texts_per_second"]), (6, ["loss", "texts_per_second"]), "finished"]

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs
 from accelerate.state import AcceleratorState
+from accelerate.tracking import get_available_trackers
+from accelerate.utils import LoggerType
 
 from demitasse.elastic import Elastic
 from demitasse.errors import DataError
@@ -138,6 +140,12 @@ def goals(objective: Objective, steps: int, options: TrainOptions) -> list[Goal]
 def _accelerator(encoder: TorchEncoder, options: TrainOptions, out: Path) -> Accelerator:
     on_cpu = encoder.device.type == "cpu"
     precision = options.precision or ("bf16" if not on_cpu and torch.cuda.is_bf16_supported() else "fp32")
+    known = {str(kind.value) for kind in LoggerType} - {"all"}
+    available = {str(getattr(kind, "value", kind)) for kind in get_available_trackers()}
+    for name in options.trackers:
+        if name not in available:
+            cure = f"pip install {name}" if name in known else f"use one of {', '.join(sorted(known))}"
+            raise DataError(f"tracker {name!r} is not {'installed' if name in known else 'known'}; {cure}")
     AcceleratorState._reset_state()  # it remembers the precision of an earlier run in this process
     return Accelerator(
         cpu=on_cpu,
