@@ -23,5 +23,14 @@ def test_batches_are_those_the_host_would_pad() -> None:
         assert padded == (not expected.mask.all())
 
 
+def test_batches_as_long_as_is_asked() -> None:
+    rows = Rows.of([[5] * 9, [6] * 3])
+    ids, mask, padded = DeviceRows(rows, [[0, 1]], torch.device("cpu")).batch(0, fill=7, multiple=8)
+    assert ids.shape == mask.shape == (2, 16)
+    assert padded
+    assert mask.sum(1).tolist() == [9, 3]
+    assert (ids[mask == 0] == 7).all()
+
+
 def test_no_rows_no_batches() -> None:
     assert len(DeviceRows(Rows.of([]), [], torch.device("cpu"))) == 0

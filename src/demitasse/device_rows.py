@@ -34,10 +34,13 @@ class DeviceRows:
         """Which of the rows each row of the batches is, one batch after the other."""
         return self._places[2]
 
-    def batch(self, number: int, fill: int) -> tuple[Tensor, Tensor, bool]:
-        """The ids of a batch and their mask, both (B, T), and whether anything is padded (always on the right)."""
+    def batch(self, number: int, fill: int, multiple: int = 1) -> tuple[Tensor, Tensor, bool]:
+        """The ids of a batch and their mask, both (B, T), and whether anything is padded (always on the right).
+
+        T is a multiple of `multiple`.
+        """
         inside = slice(*self._ends[number : number + 2])
-        longest = int(self._lengths[inside.start])
+        longest = -(-int(self._lengths[inside.start]) // multiple) * multiple
         starts, lengths, _ = self._places[:, inside, None]
         places = torch.arange(longest, device=self._ids.device)
         mask = places < lengths
