@@ -63,7 +63,8 @@ class Student(nn.Module):
         """
         least = LEAST_TOKENS.get(self.device.type, LEAST_TOKENS_ELSEWHERE)
         packed = DeviceRows(rows, token_batches(rows.lengths.tolist(), 1 << 40, least), self.device)
-        multiple = 8 if self.device.type == "cuda" else 1  # fewer shapes, and those that its kernels like
+        # On a GPU fewer shapes, and those that its kernels like; never more tokens than the model has positions.
+        multiple = 8 if self.device.type == "cuda" and self._origin.reader.max_tokens % 8 == 0 else 1
         parts = []
         begin = 0
         for number in range(len(packed)):
