@@ -18,6 +18,17 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "docs/log.md", "docs/speed.md", "docs/objectives.md", "src/demitasse/model/README.md")
 DIMS = (32, 64, 128, 256, 384)
+LAPTOP = {  # results/laptop, and what each run was
+    "espresso-compress=none": "ESE, no compression",
+    "espresso": "ESE, `Published`",
+    "espresso-compress=principal": "ESE, `Principal`",
+    "elastic": "Elastic, distil_rate 2e-4, anchor 5, temperature 0.05",
+    "elastic-distil_rate=5e-4": "distil_rate 5e-4",
+    "elastic-distil_rate=1e-3": "distil_rate 1e-3",
+    "elastic-distil_rate=5e-4-anchor=1": "distil_rate 5e-4, anchor 1",
+    "elastic-distil_rate=5e-4-temperature=0.03": "distil_rate 5e-4, temperature 0.03",
+    "elastic-distil_rate=3e-4-temperature=0.03-anchor=20": "distil_rate 3e-4, temperature 0.03, anchor 20",
+}
 
 
 def result(name: str) -> dict[str, Any]:
@@ -189,6 +200,17 @@ def objectives_minilm() -> list[str]:
     return lines
 
 
+def laptop_dev() -> list[str]:
+    """stsb-dev of the short runs on two cores."""
+    lines = ["| | last layer at 384 / 128 / 32 dims | layers 1-5 | 0 layers at 384 |", "|---|---|---|---|"]
+    for name in LAPTOP:
+        same = result(f"laptop/{name}")["means"]["dev/same"]
+        last = " / ".join(f"{same[f'6x{d}']:.1f}" for d in (384, 128, 32))
+        others = " / ".join(f"{shallow(same, d):.1f}" for d in (384, 128, 32))
+        lines.append(f"| {LAPTOP[name]} | {last} | {others} | {same['0x384']:.1f} |")
+    return lines
+
+
 def train_step() -> list[str]:
     """What a step costs, and its ratio to the plain one."""
     models = benchmark("train-step")["models"]
@@ -218,6 +240,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "encode gpu": encode_gpu,
     "openvino": openvino,
     "parity": parity,
+    "laptop dev": laptop_dev,
     "laptop": lambda: exits("laptop"),
     "objectives minilm": objectives_minilm,
     "train step": train_step,

@@ -33,7 +33,8 @@ def compared(contrast: float = 0.0, kept: Sequence[int] = range(TEXTS), keep: fl
     rows, teacher, anchor = given()
     seen, close = tensors([teacher, anchor])
     step = Step(Random(7), teacher=seen, anchor=close)
-    got = Elastic(WIDTHS, contrast=contrast, keep=keep)(tensors(rows), find_the_positive, step)
+    objective = Elastic(WIDTHS, temperature=0.05, anchor=5.0, keep=keep, contrast=contrast)
+    got = objective(tensors(rows), find_the_positive, step)
     expected = slow.elastic(rows, WIDTHS, teacher, anchor, kept)
     alone = [slow.infonce(columns[..., :width]) for columns in rows for width in WIDTHS]
     last = alone[-len(WIDTHS) :]
@@ -74,8 +75,9 @@ def test_a_perfect_student_is_only_as_far_as_the_entropy_of_its_teacher() -> Non
     rows, _, _ = given()
     one = tensors(rows)[-1]
     step = Step(teacher=one, anchor=one)
-    perfect = Elastic((12,), keep=0)([one, one], find_the_positive, step)
-    worse = Elastic((12,), keep=0)([one, tensors(rows)[0]], find_the_positive, step)
+    alike = Elastic((12,), temperature=0.05, keep=0)
+    perfect = alike([one, one], find_the_positive, step)
+    worse = alike([one, tensors(rows)[0]], find_the_positive, step)
     flat = rows[-1].reshape(TEXTS, -1)
     assert difference(perfect, slow.similarity_divergence(flat, flat, flat, 0.05)) < 1e-5
     assert worse > perfect

@@ -34,11 +34,11 @@ class Elastic:
 
     dims: tuple[int, ...] | None = None
     tune: float = 0.25
-    temperature: float = 0.05
-    anchor: float = 5.0
+    temperature: float = 0.03
+    anchor: float = 20.0
     keep: float = 1.0
     contrast: float = 0.0
-    distil_rate: float = 2e-4  # of the backbone while it distils; the first stage has the rate of the run
+    distil_rate: float = 3e-4  # of the backbone while it distils; the first stage has the rate of the run
     teacher: str | None = None  # folder or hub name of another encoder whose similarities are learned
     last_only = False
     raw = False
