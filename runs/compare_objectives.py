@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from sts_grid import DEV, TEST, task_scores
+from sts_grid import DEV, TEST, means_of, task_scores, usual_cuts
 
 import demitasse as dt
 from demitasse.choices import LOSSES, OBJECTIVES, choice
@@ -40,15 +40,8 @@ def parse(text: str) -> tuple[Any, dict[str, Any]]:
 
 
 def grid_of(encoder: Any, sts: Path) -> dict[str, dict[str, float]]:
-    layers, full = encoder.full
-    cuts = dt.grid(range(layers + 1), [*(d for d in (32, 64, 128, 256, 512) if d < full), full])
-    tables = {}
-    for group, names in (("test", TEST), ("dev", DEV)):
-        scores = [task_scores(encoder, sts / f"{name}.jsonl.gz", cuts) for name in names]
-        for kind in ("same", "against_full"):
-            mean = {str(cut): round(float(np.mean([s[str(cut)][kind] for s in scores])), 2) for cut in cuts}
-            tables[f"{group}/{kind}"] = mean
-    return tables
+    cuts = usual_cuts(encoder)
+    return means_of({name: task_scores(encoder, sts / f"{name}.jsonl.gz", cuts) for name in (*TEST, *DEV)}, cuts)
 
 
 def summary(encoder: Any, means: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:

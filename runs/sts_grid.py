@@ -16,19 +16,15 @@ from pathlib import Path
 import numpy as np
 
 import demitasse as dt
+from demitasse import dev_scores
 
 TEST = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb-test", "sick-test")
 DEV = ("stsb-dev",)
-
-
-def ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks from 0, ties sharing their mean."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts + 1) / 2)[inverse]
+GROUPS = {"test": TEST, "dev": DEV}
 
 
 def spearman(ours: np.ndarray, theirs: np.ndarray) -> float:
-    return 100 * float(np.corrcoef(ranks(ours), ranks(theirs))[0, 1])
+    return 100 * dev_scores.spearman(ours, theirs)
 
 
 def read_task(path: Path) -> tuple[list[str], np.ndarray]:
@@ -54,6 +50,25 @@ def task_scores(encoder: dt.Encoder, path: Path, cuts: list[dt.Cut]) -> dict[str
     return scores
 
 
+def usual_cuts(encoder: dt.Encoder, dims: list[int] | None = None) -> list[dt.Cut]:
+    """Every depth at `dims`: by default 32, 64, 128, … and all."""
+    layers, full = encoder.full
+    return dt.grid(range(layers + 1), dims or [*(d for d in (32, 64, 128, 256, 512) if d < full), full])
+
+
+def means_of(tasks: dict[str, dict[str, dict[str, float]]], cuts: list[dt.Cut]) -> dict[str, dict[str, float]]:
+    """The mean score of each cut over the tests and over the dev sets among `tasks`, of either kind."""
+    tables = {}
+    for kind in ("same", "against_full"):
+        for group, members in GROUPS.items():
+            names = [name for name in members if name in tasks]
+            if names:
+                tables[f"{group}/{kind}"] = {
+                    str(cut): round(float(np.mean([tasks[n][str(cut)][kind] for n in names])), 2) for cut in cuts
+                }
+    return tables
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
@@ -64,25 +79,19 @@ def main() -> None:
     options = parser.parse_args()
 
     encoder = dt.load(options.model)
-    layers, full_dims = encoder.full
-    dims = options.dims or [*(d for d in (32, 64, 128, 256, 512) if d < full_dims), full_dims]
-    cuts = dt.grid(range(layers + 1), dims)
+    cuts, layers = usual_cuts(encoder, options.dims), encoder.full.layers
+    dims = sorted({cut.dims for cut in cuts})
     tasks = {name: task_scores(encoder, options.data / f"{name}.jsonl.gz", cuts) for name in options.tasks}
 
-    tables = {}
-    for kind in ("same", "against_full"):
-        for group, names in (("test", TEST), ("dev", DEV)):
-            names = [name for name in names if name in tasks]
-            if not names:
-                continue
-            mean = {str(cut): round(float(np.mean([tasks[n][str(cut)][kind] for n in names])), 2) for cut in cuts}
-            tables[f"{group}/{kind}"] = mean
-            print(f"\n{group}, {kind}: mean Spearman x100 of {', '.join(names)}")
-            print("layers  " + "".join(f"{d:>8}" for d in dims))
-            for layer in range(layers, -1, -1):
-                print(f"{layer:>6}  " + "".join(f"{mean[f'{layer}x{d}']:>8.2f}" for d in dims))
-            shallow = [np.mean([mean[f"{k}x{d}"] for k in range(1, layers)]) for d in dims]
-            print(f"1 to {layers - 1}  " + "".join(f"{value:>8.2f}" for value in shallow))
+    tables = means_of(tasks, cuts)
+    for name, mean in tables.items():
+        group, _, kind = name.partition("/")
+        print(f"\n{group}, {kind}: mean Spearman x100 of {', '.join(n for n in GROUPS[group] if n in tasks)}")
+        print("layers  " + "".join(f"{d:>8}" for d in dims))
+        for layer in range(layers, -1, -1):
+            print(f"{layer:>6}  " + "".join(f"{mean[f'{layer}x{d}']:>8.2f}" for d in dims))
+        shallow = [np.mean([mean[f"{k}x{d}"] for k in range(1, layers)]) for d in dims]
+        print(f"1 to {layers - 1}  " + "".join(f"{value:>8.2f}" for value in shallow))
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         result = {

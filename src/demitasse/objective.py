@@ -56,9 +56,9 @@ def widths_of(dims: Sequence[int] | None, full: int) -> list[int]:
     return widths
 
 
-def narrower(dims: int, rows: Tensor) -> int:
-    """`dims`, if the rows have as many."""
-    return widths_of([dims], rows.shape[-1])[0]
+def narrower(dims: int, full: int) -> int:
+    """`dims`, if a model of `full` dims has as many."""
+    return widths_of([dims], full)[0]
 
 
 def powers(full: int) -> list[int]:

@@ -116,12 +116,13 @@ class Espresso:
 
     def cuts(self, full: Cut) -> list[Cut]:
         """Layers from 1 on at `dims`."""
-        return [Cut(layers, dims) for dims in widths_of([self.dims], full.dims) for layers in range(1, full.layers + 1)]
+        dims = narrower(self.dims, full.dims)
+        return [Cut(layers, dims) for layers in range(1, full.layers + 1)]
 
     def __call__(self, rows: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
         """Learn-to-express and learn-to-compress."""
         last = len(rows) - 1
-        dims = narrower(self.dims, rows[-1])
+        dims = narrower(self.dims, rows[-1].shape[-1])
         weights = [1 / (1 + math.log(depth)) for depth in range(1, last)] + [1.0]
         total = (loss(torch.stack(list(rows[1:])), [dims]).squeeze(-1) * rows[-1].new_tensor(weights)).sum()
         if self.compress is not None:
@@ -146,18 +147,18 @@ class EspressoReleased:
 
     def cuts(self, full: Cut) -> list[Cut]:
         """The last layer at both widths; depths 0 to n-2 at `dims`."""
-        (dims,) = widths_of([self.dims], full.dims)
+        dims = narrower(self.dims, full.dims)
         return [*(Cut(layers, dims) for layers in range(full.layers - 1)), Cut(full.layers, dims), full]
 
     def __call__(self, rows: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
         """Everything summed."""
         layers, full = len(rows) - 1, rows[-1].shape[-1]
-        dims = narrower(self.dims, rows[-1])
+        dims = narrower(self.dims, rows[-1].shape[-1])
         total = loss(rows[-1], [dims, full] if dims < full else [full]).sum() * (1 if dims < full else 2)
         total = total + self._compressed(rows[-1], dims, step)
         for depth in range(layers - 1):
             part = loss(rows[depth], [dims]).sum() + self._compressed(rows[depth], dims, step)
-            total = total + part / (1 + math.log(1 + depth)) / (layers - 1)
+            total = total + WEIGHTINGS["log"](depth) * part / (layers - 1)
         return total
 
     def _compressed(self, rows: Tensor, dims: int, step: Step) -> Tensor:

@@ -86,9 +86,8 @@ class Pooling:
         """What each token counts for (B, T), where pooling is a weighted sum; `None` where it is not."""
         if len(self.modes) > 1 or self.modes[0] not in ("mean", "mean_sqrt_len", "weightedmean"):
             return None
-        weights = kept.float() * mask.cumsum(1) if self.modes[0] == "weightedmean" else kept.float()
-        count = weights.sum(1, keepdim=True).clamp(min=1e-9)
-        return weights / (count.sqrt() if self.modes[0] == "mean_sqrt_len" else count)
+        weights, divisor = _weighed(self.modes[0], kept.float(), mask)
+        return weights / divisor
 
 
 def _pool(mode: str, hidden: Tensor, kept: Tensor, mask: Tensor) -> Tensor:
@@ -101,13 +100,19 @@ def _pool(mode: str, hidden: Tensor, kept: Tensor, mask: Tensor) -> Tensor:
     inside = kept.bool().unsqueeze(-1)  # (B, T, 1)
     if mode == "max":
         return hidden.masked_fill(~inside, float("-inf")).amax(1)
-    weights = kept.to(hidden.dtype)
-    if mode == "weightedmean":  # the n-th real token weighs n
-        weights = weights * mask.cumsum(1).to(hidden.dtype)
+    weights, divisor = _weighed(mode, kept.to(hidden.dtype), mask)
     # Sums in fp32, whatever the states are in; zeros at the padding, since 0 * inf would poison the sum.
     total = (hidden.masked_fill(~inside, 0) * weights.unsqueeze(-1)).sum(1, dtype=torch.float32)
+    return (total / divisor).to(hidden.dtype)
+
+
+def _weighed(mode: str, kept: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """What each token counts for (B, T), in the number format of `kept`, and what their sum is divided by, in fp32."""
+    import torch
+
+    weights = kept * mask.cumsum(1).to(kept.dtype) if mode == "weightedmean" else kept  # the n-th real token weighs n
     count = weights.sum(1, keepdim=True, dtype=torch.float32).clamp(min=1e-9)
-    return (total / (count.sqrt() if mode == "mean_sqrt_len" else count)).to(hidden.dtype)
+    return weights, count.sqrt() if mode == "mean_sqrt_len" else count
 
 
 def without_prompt(mask: Tensor, prompt_tokens: int | Tensor) -> Tensor:

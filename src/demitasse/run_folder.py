@@ -4,7 +4,8 @@ run.json          every option, versions, hashes of the data, seed
 log.jsonl         a line for every few steps, and for every dev score
 checkpoint.pt     weights, optimiser and place in the data of the last save: what --resume goes on from
 stage-1/          the model after the first of two stages, with exits: start and teacher of the second
-teacher-*.npy     the teacher's vectors of the texts of this run
+anchor-*.npy      the vectors that this run's texts are to stay close to
+teacher-*.npy     another teacher's vectors of them, if there is one
 model/            the result: the best on the dev set, or the last where there is none
 last/             the last, where the best is another
 """
