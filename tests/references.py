@@ -205,11 +205,18 @@ def two_dmse(rows: list[Rows], loss: PairLoss, drawn: tuple[int, int], temperatu
     return total + temperature * feature_divergence(flat(last), flat(lower), temperature)
 
 
-def espresso(rows: list[Rows], loss: PairLoss, dims: int, compress: Callable[[Rows, int], float] | None) -> float:
+def espresso(
+    rows: list[Rows],
+    loss: PairLoss,
+    dims: int,
+    compress: Callable[[Rows, int], float] | None,
+    *,
+    express: bool = True,
+) -> float:
     """The paper: layers 1 to n at `dims`."""
     total, layers = 0.0, len(rows) - 1
     for depth in range(1, layers + 1):
-        part = loss(rows[depth][..., :dims])
+        part = loss(rows[depth][..., :dims]) if express or depth == layers else 0.0
         if compress is not None:
             part += compress(flat(rows[depth]), dims)
         total += part if depth == layers else part / (1 + math.log(depth))
@@ -250,8 +257,16 @@ def starbucks(rows: list[Rows], loss: PairLoss, sizes: Sequence[tuple[int, int]]
     return total
 
 
-def elastic(
-    rows: list[Rows], widths: Sequence[int], teacher: Rows, anchor: Rows, kept: Sequence[int], temperature: float = 0.05
+def elastic(  # noqa: PLR0913
+    rows: list[Rows],
+    widths: Sequence[int],
+    teacher: Rows,
+    anchor: Rows,
+    kept: Sequence[int],
+    *,
+    distil: float = 1.0,
+    hold: float = 1.0,
+    temperature: float = 0.05,
 ) -> float:
     """Without contrast; `kept` are the places of the texts whose similarities are compared."""
     total, seen = 0.0, flat(teacher)[list(kept)]
@@ -259,8 +274,9 @@ def elastic(
         own = flat(columns)[list(kept)]
         for width in widths:
             near = own[:, :width]
-            total += similarity_divergence(near, near, seen, temperature) / len(widths) / len(rows)
-        total += 5.0 * cosine_distance(flat(columns), flat(anchor)) / len(rows)
+            total += distil * similarity_divergence(near, near, seen, temperature) / len(widths) / len(rows)
+        weight = 5.0 * (hold if columns is rows[-1] else 1)
+        total += weight * cosine_distance(flat(columns), flat(anchor)) / len(rows)
     return total
 
 

@@ -16,6 +16,7 @@ KNOWN = {**OBJECTIVES, **LOSSES}
 WRITTEN: dict[str, list[tuple[str, Any]]] = {
     "int": [("3", 3), ("-1", -1)],
     "float": [("0.25", 0.25), ("2e-4", 2e-4), ("1", 1.0)],
+    "float | None": [("2e-4", 2e-4), ("none", None)],
     "bool": [("true", True), ("False", False)],
     "str": [],  # not any text will do; below
     "str | None": [("owner/model", "owner/model"), ("/some/folder", "/some/folder"), ("7", "7"), ("none", None)],

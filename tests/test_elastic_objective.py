@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 
 import numpy as np
@@ -29,24 +29,21 @@ def find_the_positive(rows: torch.Tensor, widths: Sequence[int]) -> torch.Tensor
     return InfoNCE()(rows, widths)
 
 
-def compared(contrast: float = 0.0, kept: Sequence[int] = range(TEXTS), keep: float = 0.0) -> tuple[object, object]:
+def compared(kept: Sequence[int] = range(TEXTS), **weights: float) -> tuple[object, object]:
     rows, teacher, anchor = given()
     seen, close = tensors([teacher, anchor])
     step = Step(Random(7), teacher=seen, anchor=close)
-    objective = Elastic(WIDTHS, temperature=0.05, anchor=5.0, keep=keep, contrast=contrast)
+    objective = Elastic(WIDTHS, temperature=0.05, **{"anchor": 5.0, "keep": 0.0, **weights})
     got = objective(tensors(rows), find_the_positive, step)
-    expected = slow.elastic(rows, WIDTHS, teacher, anchor, kept)
+    expected = slow.elastic(rows, WIDTHS, teacher, anchor, kept, distil=objective.distil, hold=objective.hold)
     alone = [slow.infonce(columns[..., :width]) for columns in rows for width in WIDTHS]
     last = alone[-len(WIDTHS) :]
-    return got, expected + contrast * sum(alone) / len(alone) + keep * sum(last) / len(last)
+    return got, expected + objective.contrast * sum(alone) / len(alone) + objective.keep * sum(last) / len(last)
 
 
-ELASTIC: list[Callable[[], tuple[object, object]]] = [compared, lambda: compared(0.3), lambda: compared(keep=0.7)]
-
-
-@pytest.mark.parametrize("case", ELASTIC, ids=["alone", "with contrast", "with the last layer kept"])
-def test_elastic_is_the_obvious_mean(case: Callable[[], tuple[object, object]]) -> None:
-    assert difference(*case()) < 1e-5
+@pytest.mark.parametrize("weights", [{}, {"contrast": 0.3}, {"keep": 0.7}, {"hold": 4.0}, {"distil": 0.0}], ids=str)
+def test_elastic_is_the_obvious_mean(weights: dict[str, float]) -> None:
+    assert difference(*compared(**weights)) < 1e-5
 
 
 def test_of_many_texts_some_are_compared_and_all_are_anchored(monkeypatch: pytest.MonkeyPatch) -> None:

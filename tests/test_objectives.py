@@ -74,7 +74,7 @@ def published(states: np.ndarray, dims: int, temperature: float = 1.0) -> float:
     return slow.alignment(states[:, :dims], target.double().numpy(), temperature)
 
 
-def espresso(compress: Published | Principal | None) -> Compared:
+def espresso(compress: Published | Principal | None, *, express: bool = True) -> Compared:
     reference = None
     if isinstance(compress, Published):
         reference = published
@@ -83,9 +83,9 @@ def espresso(compress: Published | Principal | None) -> Compared:
         def reference(states: np.ndarray, dims: int) -> float:
             return slow.principal([states], dims)
 
-    got = value(Espresso(8, compress))
+    got = value(Espresso(8, compress, express))
     torch.manual_seed(0)
-    return got, slow.espresso(triples(), slow.infonce, 8, reference)
+    return got, slow.espresso(triples(), slow.infonce, 8, reference, express=express)
 
 
 def released(temperature: float, *, compress: bool = True, dims: int = 8) -> Compared:
@@ -141,6 +141,7 @@ OBJECTIVES: dict[str, list[Callable[[], Compared]]] = {
         lambda: espresso(None),
         lambda: espresso(Published()),
         lambda: espresso(Principal(weight=1.0)),
+        lambda: espresso(Published(), express=False),
     ],
     "EspressoReleased": [
         lambda: released(1.0),

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from demitasse import row_files
 from demitasse.errors import DataError, MissingExtra
-from demitasse.pairs import Pairs, Row, read_pairs, text_key
+from demitasse.pairs import Pairs, Row, read_pairs
+from demitasse.row_kinds import text_key
 
 ROWS = [("a cup", "a mug"), ("caf\u00e9, to go", 'he said "now"'), ("two\nlines", "tab\there")]
 MEND = "; mend the row, or pass skip_bad_rows=True to leave such rows out"
@@ -308,13 +309,13 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     no_gzip = tmp_path / "plain.csv.gz"
     no_gzip.write_text("anchor,positive\n")
     (tmp_path / "folder.jsonl").mkdir()
-    formats = r"of no known format; the names of files of rows end in \.jsonl, \.json, \.csv and \.tsv"
+    formats = r"of no known format; the names of files of rows end in \.jsonl, \.json, \.csv, \.tsv and \.txt"
     for name, message in {
         "cut.jsonl.gz": r"cut.jsonl.gz is broken after line \d+ \(Compressed file ended .*\); copy it again",
         "plain.csv.gz": r"plain.csv.gz cannot be read \(Not a gzipped file .*\); check the file",
         "folder.jsonl": "folder.jsonl is not a file; give the path of a file of rows",
         "none.jsonl": "none.jsonl is missing; give the path of a file of rows",
-        "pairs.txt": formats,
+        "pairs.doc": formats,
         "pairs.parquet.gz": formats,
         "a-dataset-name": formats,
     }.items():
@@ -455,3 +456,21 @@ def test_a_full_disk_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_files.tempfile, "SpooledTemporaryFile", Full)
     with pytest.raises(DataError, match=r"source 0 cannot be kept in .* \(.*No space left.*\); make room there or set"):
         read_pairs(ROWS)
+
+
+def test_plain_texts(tmp_path):
+    """A text a line, a column `text` alone, or strings: the same rows, of one text each."""
+    (tmp_path / "lines.txt").write_text("a cup\n\n  a mug \r\n", encoding="utf-8")
+    (tmp_path / "rows.jsonl").write_text('{"text": "a cup"}\n{"text": "  a mug "}\n', encoding="utf-8")
+    read = [
+        read_pairs(given).sources[0]
+        for given in (tmp_path / "lines.txt", tmp_path / "rows.jsonl", ["a cup", "  a mug "])
+    ]
+    assert [row.texts for row in (read[0][0], read[0][1])] == [("a cup",), ("  a mug ",)]
+    assert len({source.sha256 for source in read}) == 1
+    assert {(source.kind, source.paired, source.texts_per_row) for source in read} == {("plain", False, 1)}
+    assert read_pairs([("a cup", "a mug"), ("a", "b")]).sources[0].paired
+    with pytest.raises(DataError, match="row 1: it is of kind plain and the first row is of kind pairs"):
+        read_pairs([("a cup", "a mug"), "a text"])
+    with pytest.raises(DataError, match="row 0: 'text' is empty"):
+        read_pairs([" "])

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from demitasse.errors import DataError
-from demitasse.pairs import Pairs, Row, read_pairs, text_key
+from demitasse.pairs import Pairs, Row, read_pairs
+from demitasse.row_kinds import text_key
 from demitasse.sampling import Sampler, TextBatch
 
 # Few words, so that rows often share one; case and white space do not count.

@@ -136,6 +136,7 @@ def test_patience_ends_a_run_that_gets_no_better(encoder: TorchEncoder, tmp_path
         {"prompts": ("query", "document")},
         {"loss": dt.AnglE(angle_weight=1.0)},
         {"schedule": "cosine", "warmup": 0.5},
+        {"optimizer": "muon"},
     ],
     ids=str,
 )
@@ -161,6 +162,55 @@ def test_scored_pairs_and_groups_train_together(encoder: TorchEncoder, tmp_path:
     assert (tmp_path / "run" / "model").is_dir()
 
 
+def test_plain_texts_are_distilled_on(encoder: TorchEncoder, tmp_path: Path) -> None:
+    """Beside pairs, which alone tune the last layer; or alone, if nothing is to be tuned."""
+    plain = zoo.sentences(60, seed=8)
+    pairs = [tuple(texts) for texts in pairwise(zoo.sentences(30, seed=7))]
+    both = dt.read_pairs(pairs, plain, weights=[1, 3])
+    trained = dt.train(encoder, both, dt.Elastic(tune=0.5), out=tmp_path / "both", options=SMALL)
+    assert trained.record["data"][1]["kind"] == "plain"
+    alone = dt.read_pairs(plain)
+    one = dt.train(encoder, alone, dt.Elastic(tune=0), out=tmp_path / "alone", options=SMALL)
+    assert one.exit_depths == [0, 1, 2]
+    with pytest.raises(
+        dt.DataError, match="source 0 holds plain texts and the last layer is tuned on pairs; add pairs"
+    ):
+        dt.train(encoder, alone, dt.Elastic(), out=tmp_path / "no", options=SMALL)
+    with pytest.raises(dt.DataError, match="source 1 holds plain texts, which only Elastic learns from; give pairs"):
+        dt.train(encoder, both, dt.Matryoshka(), out=tmp_path / "no", options=SMALL)
+
+
+@pytest.mark.parametrize("dense", [None, 16])
+def test_blend_lies_between_the_weights_before_and_after_tuning(
+    dense: int | None, model_folder: Callable[..., Path], tmp_path: Path
+) -> None:
+    base = dt.load(model_folder("BERT", dense=dense), device="cpu")
+    for share in (0.0, 0.25, 1.0):
+        objective = dt.Elastic((8, 16), tune=0.5, blend=share)
+        dt.train(base, triples(), objective, out=tmp_path / str(share), options=SMALL)
+
+    def flat(encoder: TorchEncoder) -> torch.Tensor:
+        head = [encoder.head[0].weight] if dense else []  # fitting adds a rotation after it
+        return torch.cat([weight.flatten() for weight in (*encoder.backbone.model.state_dict().values(), *head)])
+
+    start = flat(base)
+    none, quarter, whole = (
+        flat(dt.load(tmp_path / str(share) / "stage-1", device="cpu")) for share in (0.0, 0.25, 1.0)
+    )
+    assert (whole - start).abs().max() > 1e-4
+    assert (none - start).abs().max() < 1e-6
+    assert (quarter - start.lerp(whole, 0.25)).abs().max() < 1e-6
+    with pytest.raises(dt.DataError, match="blend must be from 0 to 1, not 2"):
+        dt.Elastic(blend=2)
+
+
+def test_without_exits_every_depth_has_the_models_own_readout(encoder: TorchEncoder, tmp_path: Path) -> None:
+    for tune in (0, 0.5):
+        objective = dt.Elastic((8, 32), tune=tune, exits=False)
+        trained = dt.train(encoder, triples(), objective, out=tmp_path / str(tune), options=SMALL)
+        assert trained.exit_depths == []
+
+
 def test_another_encoder_as_teacher(encoder: TorchEncoder, model_folder: Callable[..., Path], tmp_path: Path) -> None:
     objective = dt.Elastic((8, 32), tune=0, teacher=str(model_folder("DistilBERT")))
     trained = dt.train(encoder, triples(), objective, out=tmp_path / "run", options=SMALL)
@@ -174,11 +224,15 @@ def test_a_loss_that_is_no_number_stops_the_run(encoder: TorchEncoder, tmp_path:
         dt.train(encoder, triples(), dt.Matryoshka(), out=tmp_path / "run", options=options)
 
 
-@pytest.mark.parametrize("objective", [dt.Espresso(8), dt.Elastic((8, 32))], ids=["Espresso", "Elastic"])
+@pytest.mark.parametrize(
+    ("objective", "optimizer"),
+    [(dt.Espresso(8), "adamw"), (dt.Elastic((8, 32)), "adamw"), (dt.Elastic((8, 32)), "muon")],
+    ids=["Espresso", "Elastic", "Elastic-Muon"],
+)
 def test_a_run_that_was_stopped_goes_on_to_the_very_same_weights(
-    encoder: TorchEncoder, objective: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    encoder: TorchEncoder, objective: object, optimizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = replace(SMALL, steps=8, save_every=3)
+    options = replace(SMALL, steps=8, save_every=3, optimizer=optimizer)
     dt.train(encoder, triples(), objective, out=tmp_path / "whole", options=options)
 
     from demitasse.train_stage import Stage

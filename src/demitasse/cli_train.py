@@ -16,7 +16,7 @@ Several = "give it again for each further one"
 
 
 def train(  # noqa: PLR0913 - options of a command, each named when used
-    data: Annotated[list[Path], typer.Argument(help=".jsonl, .csv, .tsv or .parquet files of rows (.gz too).")],
+    data: Annotated[list[Path], typer.Argument(help=".jsonl, .csv, .tsv, .txt or .parquet files of rows (.gz too).")],
     base: Annotated[str, typer.Option("--base", "-b", help="Model folder or hub name to start from.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run; the model is in its folder model.")],
     objective: Annotated[
@@ -46,6 +46,10 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
     micro_batch: Annotated[int | None, typer.Option(help="Rows held in memory at a time (GradCache).")] = None,
     rate: Annotated[float, typer.Option(help="Learning rate.")] = 2e-5,
     exit_rate: Annotated[float, typer.Option(help="Learning rate of the exits.")] = 1e-3,
+    optimizer: Annotated[
+        str | None,
+        typer.Option(help="adamw, or muon for the matrices of the layers; default: muon to distil on a GPU."),
+    ] = None,
     warmup: Annotated[float, typer.Option(help="Share of the steps in which rates rise.")] = 0.1,
     schedule: Annotated[str, typer.Option(help="linear, cosine or constant.")] = "linear",
     decay: Annotated[float, typer.Option(help="Weight decay.")] = 0.01,
@@ -93,9 +97,9 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
 
 
 _SAME = (
-    *("steps", "epochs", "batch", "accumulate", "micro_batch", "rate", "exit_rate", "warmup", "schedule", "decay"),
-    *("clip", "precision", "dropout", "checkpointing", "lora", "max_tokens", "dev_every", "patience", "save_every"),
-    "seed",
+    *("steps", "epochs", "batch", "accumulate", "micro_batch", "rate", "exit_rate", "optimizer", "warmup", "schedule"),
+    *("decay", "clip", "precision", "dropout", "checkpointing", "lora", "max_tokens", "dev_every", "patience"),
+    *("save_every", "seed"),
 )
 
 

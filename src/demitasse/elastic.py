@@ -27,23 +27,29 @@ class Elastic:
     """Distil a teacher's similarities into every depth at every width, and stay close to the tuned model's vectors.
 
     Training has two stages: `tune` is the share of the steps that tune the last layer (Matryoshka, with the pair loss);
-    the rest distils, at a rate of its own and without dropout. Meanwhile the last layer goes on with the pair loss,
-    which weighs `keep`; `contrast` adds the pair loss at every depth and width, where positives matter more than a
-    teacher's view of them.
+    the rest distils, at a rate of its own and without dropout, on plain texts too. Meanwhile the last layer goes on
+    with the pair loss, which weighs `keep`; `contrast` adds the pair loss at every depth and width, where positives
+    matter more than a teacher's view of them, and `distil` weighs that view.
     """
 
     dims: tuple[int, ...] | None = None
     tune: float = 0.25
+    blend: float = 1.0  # share of the tuned weights in what is distilled; the rest is the model before: it forgets less
+    exits: bool = True  # whether every depth below the last gets one; else all depths share the model's own read-out
+    distil: float = 1.0
     temperature: float = 0.03
     anchor: float = 20.0
+    hold: float = 1.0  # how many times as much the anchor weighs at the last layer, which has the most to lose
     keep: float = 1.0
     contrast: float = 0.0
-    distil_rate: float = 3e-4  # of the backbone while it distils; the first stage has the rate of the run
+    distil_rate: float | None = None  # of the backbone while it distils; default: 1e-3 with Muon, 3e-4 with AdamW
     teacher: str | None = None  # folder or hub name of another encoder whose similarities are learned
     last_only = False
     raw = False
 
     def __post_init__(self) -> None:
+        if not 0 <= self.blend <= 1:
+            raise DataError(f"blend must be from 0 to 1, not {self.blend}; it is a share of the tuned weights")
         if not 0 <= self.tune < 1:
             raise DataError(f"tune must be at least 0 and below 1, not {self.tune}; it is a share of the steps")
 
@@ -59,15 +65,17 @@ class Elastic:
         widths, texts = widths_of(self.dims, everything.shape[-1]), everything.flatten(1, 2)
         kept = _some(texts.shape[1], step)
         targets = similarity_targets(flat(step.teacher.detach())[kept], self.temperature)
-        total = self.anchor * cosine_distance(texts, flat(step.anchor.detach())).mean()
+        away = cosine_distance(texts, flat(step.anchor.detach()))  # (K,)
+        total = self.anchor * (away.sum() + (self.hold - 1) * away[-1]) / len(away)
         at_once = max(1, MOST_SCORES // (len(widths) * len(targets) ** 2))
-        for chosen in torch.split(texts[:, kept], at_once):
+        for chosen in torch.split(texts[:, kept], at_once) if self.distil else ():
             scores = nested_cosines(chosen, chosen, widths)
             divergence = similarity_divergence_of(scores, targets, self.temperature)
-            total = total + divergence.sum() / (len(rows) * len(widths))
-        if self.keep:
+            total = total + self.distil * divergence.sum() / (len(rows) * len(widths))
+        paired = everything.shape[1] > 1  # plain texts have nothing to be close to but the teacher
+        if self.keep and paired:
             total = total + self.keep * loss(rows[-1], widths).mean()
-        if self.contrast:
+        if self.contrast and paired:
             total = total + self.contrast * loss(everything, widths).mean()
         return total
 

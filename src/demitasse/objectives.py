@@ -106,11 +106,12 @@ class Espresso:
 
     Layer i below the last weighs 1 / (1 + ln i), the last weighs 1, for the pair loss and for `compress` alike.
     `compress=None` leaves learn-to-compress out; the default is the target of the authors' code; `Principal()` is one
-    that is well posed.
+    that is well posed. `express=False` asks the layers below the last for compression alone.
     """
 
     dims: int = 128
     compress: Compress | None = field(default_factory=Published)
+    express: bool = True
     last_only = False
     raw = True
 
@@ -124,7 +125,9 @@ class Espresso:
         last = len(rows) - 1
         dims = narrower(self.dims, rows[-1].shape[-1])
         weights = [1 / (1 + math.log(depth)) for depth in range(1, last)] + [1.0]
-        total = (loss(torch.stack(list(rows[1:])), [dims]).squeeze(-1) * rows[-1].new_tensor(weights)).sum()
+        asked = rows[1:] if self.express else rows[-1:]
+        losses = loss(torch.stack(list(asked)), [dims]).squeeze(-1)
+        total = (losses * losses.new_tensor(weights[-len(asked) :])).sum()
         if self.compress is not None:
             for depth, weight in enumerate(weights, 1):
                 total = total + weight * self.compress(flat(rows[depth]), dims, step.memory, f"depth {depth}")

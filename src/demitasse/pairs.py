@@ -1,4 +1,4 @@
-"""Training data: pairs, triples, groups and scored pairs of texts, read from files of any size.
+"""Training data: pairs, triples, groups, scored pairs and plain texts, read from files of any size.
 
 One pass over a source checks every row and writes it to a store that moves to disk when it grows; after that a row is
 read where it lies. So every format behaves alike, and memory does not depend on the size of the data.
@@ -18,30 +18,15 @@ from typing import Any
 from demitasse.errors import DataError
 from demitasse.progress import progress_bar
 from demitasse.row_files import BadRowError, Store, records
-from demitasse.texts import checked
+from demitasse.row_kinds import PLAIN, columns_of, interpreted, shown
 
 REMEMBERED = 100_000  # texts that `Pairs.texts` does not give again
-_CLASSED = ("premise", "hypothesis")  # their label says entailed, neutral or contradicted
-# What the two texts of a row are called: ours first, then other libraries.
-_NAMES = (
-    ("anchor", "positive"),
-    ("a", "b"),
-    ("query", "positive"),
-    ("text", "positive"),
-    ("sentence1", "sentence2"),
-    ("text1", "text2"),
-    ("sent0", "sent1"),
-    _CLASSED,
-)
-_NEGATIVE = re.compile(r"negatives?|negative_\d+|hard_neg")
-_SCORES = ("score", "label")
-_GROUPS = ("texts", "set")
-_TARGETS = re.compile(r"anchor|positive|negatives?|negative_\d+|texts|a|b|score")
+_TARGETS = re.compile(r"anchor|positive|negatives?|negative_\d+|texts|text|a|b|score")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row: (anchor, positive), (anchor, positive, negatives...), a group of paraphrases, or (a, b) and a score."""
+    """One row: (anchor, positive), (anchor, positive, negatives...), paraphrases, (a, b) and a score, or one text."""
 
     texts: tuple[str, ...]
     score: float | None = None
@@ -52,11 +37,16 @@ class Source:
     """The rows of one file, list or dataset."""
 
     name: str
-    kind: str  # "pairs", "triples", "groups" or "scored"
+    kind: str  # "pairs", "triples", "groups", "scored" or "plain"
     weight: float  # how often batches are drawn from it, relative to the others
     skipped: int  # bad rows that were left out
     texts_per_row: int  # of those in a batch: two are drawn from a group each time
     stored: Store
+
+    @property
+    def paired(self) -> bool:
+        """Whether its rows say which texts belong together: plain texts say nothing."""
+        return self.kind != PLAIN
 
     @property
     def sha256(self) -> str:
@@ -110,15 +100,6 @@ class Pairs:
                         yield text
 
 
-def text_key(text: str) -> str:
-    r"""What two texts have in common if they differ only in case and white space.
-
-    >>> text_key(" A  Cup\n") == text_key("a cup")
-    True
-    """
-    return " ".join(text.casefold().split())
-
-
 def read_pairs(
     *sources: object,
     columns: Mapping[str, str] | None = None,
@@ -130,7 +111,8 @@ def read_pairs(
     The columns say what the rows of a source are: `anchor, positive`; `anchor, positive, negative`; `texts` (a list of
     paraphrases); or `anchor, positive, score`. Names that other libraries use are understood. With `columns`, which
     maps names in the source to these, only the columns it names are used. `weights`, one for each source, say how often
-    batches are drawn from it; else that is its number of rows.
+    batches are drawn from it; else that is its number of rows. A .txt file (a text a line), a list of strings or a
+    column `text` alone are plain texts, which `Elastic` distils on.
 
     >>> data = read_pairs([("a cup", "a mug"), ("a bean", "a seed")])
     >>> len(data), data.sources[0].kind, data.sources[0][1].texts
@@ -199,19 +181,16 @@ class _Reader:
         """The texts of a row, and the score if it has one."""
         if isinstance(record, BadRowError):
             raise record
-        if isinstance(record, (list, tuple)):
-            record = _named(record)
-        if not isinstance(record, Mapping):
-            raise BadRowError(f"it is of type {type(record).__name__} where a row must be")
-        row = {column: value for column, value in record.items() if value is not None}
+        given = columns_of(record)
+        row = {column: value for column, value in given.items() if value is not None}
         if self._columns is not None:
-            row = self._renamed(row, record)
-        kind, values = _interpreted(row)
+            row = self._renamed(row, given)
+        kind, values = interpreted(row)
         shape = (kind, 2 if kind in ("groups", "scored") else len(values))
         if self._shape is None:
             self._shape = shape
         if shape != self._shape:
-            raise BadRowError(f"it is of kind {_shown(*shape)} and the first row is of kind {_shown(*self._shape)}")
+            raise BadRowError(f"it is of kind {shown(*shape)} and the first row is of kind {shown(*self._shape)}")
         return values
 
     def _renamed(self, row: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
@@ -224,77 +203,3 @@ class _Reader:
         if absent is not None:
             raise BadRowError(f"{absent!r} is missing")
         return {target: row[column] for column, target in columns.items()}
-
-
-def _named(values: Sequence[Any]) -> dict[str, Any]:
-    """The columns of a row that has no names: anchor, positive, and negatives or a score."""
-    if len(values) == 3 and not isinstance(values[2], str):
-        return dict(zip(("anchor", "positive", "score"), values, strict=True))
-    return {**dict(zip(("anchor", "positive"), values, strict=False)), "negatives": values[2:]}
-
-
-def _interpreted(row: Mapping[str, Any]) -> tuple[str, list[str | float]]:
-    """The kind of a row, and its texts and score."""
-    group = next((column for column in _GROUPS if column in row), None)
-    if group is not None:
-        different: dict[str, str] = {}
-        for text in _listed(row, group):
-            different.setdefault(text_key(text), text)
-        if len(different) < 2:
-            raise BadRowError(f"{group!r} has fewer than 2 different texts")
-        return "groups", [*different.values()]
-    names = next((pair for pair in _NAMES if all(column in row for column in pair)), None)
-    if names is None:
-        raise _unknown(row)
-    texts: list[str | float] = [_text(row[column], column) for column in names]
-    negatives = [text for column in row if _NEGATIVE.fullmatch(str(column)) for text in _listed(row, column)]
-    if negatives:
-        return "triples", [*texts, *negatives]
-    score = next((column for column in _SCORES if column in row), None)
-    if score is None:
-        return "pairs", texts
-    if names == _CLASSED and score == "label":
-        cure = "keep the entailed rows only and pass columns={'premise': 'anchor', 'hypothesis': 'positive'}"
-        raise BadRowError("'label' beside 'premise' and 'hypothesis' is a class and not a score", cure)
-    return "scored", [*texts, _number(row[score], score)]
-
-
-def _unknown(row: Mapping[str, Any]) -> BadRowError:
-    for first, second in _NAMES:
-        if first in row or second in row:
-            return BadRowError(f"{second if first in row else first!r} is missing")
-    cure = "name them anchor and positive (and negative or score) or texts, or say which is which with columns="
-    return BadRowError(f"its columns are {', '.join(map(str, row)) or 'all empty'}", cure)
-
-
-def _listed(row: Mapping[str, Any], column: str) -> list[str]:
-    """The texts of a column that holds one or, mostly, a list of them."""
-    values = row[column]
-    if isinstance(values, str) and column not in _GROUPS:
-        values = [values]
-    if not isinstance(values, (list, tuple)):
-        wanted = "a list of strings" if column in _GROUPS else "a string"
-        raise BadRowError(f"{column!r} holds something of type {type(values).__name__} where {wanted} must be")
-    return [_text(value, column) for value in values]
-
-
-def _text(value: Any, column: str) -> str:
-    if not isinstance(value, str):
-        raise BadRowError(f"{column!r} holds something of type {type(value).__name__} where a string must be")
-    if not value or value.isspace():
-        raise BadRowError(f"{column!r} is empty")
-    return next(checked([value]))
-
-
-def _number(value: Any, column: str) -> float:
-    try:
-        number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise BadRowError(f"{column!r} is {value!r:.40} where a finite number must be")
-    return number
-
-
-def _shown(kind: str, texts: int) -> str:
-    return f"{kind} (negatives: {texts - 2})" if kind == "triples" else kind

@@ -1,7 +1,8 @@
 """Files and objects that hold rows, read record by record, and the store that keeps them.
 
-Nothing here knows what a row means. A record is a mapping from column to value, or a list of values without names, and
-comes with the place it was found at; one that cannot be read comes as a `BadRowError`, so that the reader may go on.
+Nothing here knows what a row means. A record is a mapping from column to value, a list of values without names, or a
+text, and comes with the place it was found at; one that cannot be read comes as a `BadRowError`, so that the reader may
+go on.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from typing import Any
 
 from demitasse.errors import DataError, MissingExtra, reason
 
-SUFFIXES = ".jsonl, .json, .csv and .tsv (each also with .gz) and .parquet"
+SUFFIXES = ".jsonl, .json, .csv, .tsv and .txt (each also with .gz) and .parquet"
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _JSON = (".jsonl", ".json")
+_TEXT = ".txt"  # a text a line
 HELD = 256 << 20  # bytes of rows in memory; beyond that they are on disk
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -76,13 +78,15 @@ def _dataset_records(dataset: Any, name: str) -> Iterator[Record]:
 def _file_records(path: Path, name: str) -> Iterator[Record]:
     packed = path.suffix.lower() == ".gz"
     suffix = (path.with_suffix("") if packed else path).suffix.lower()
-    if suffix not in (*_JSON, *_DELIMITERS, ".parquet") or (packed and suffix == ".parquet"):
+    if suffix not in (*_JSON, *_DELIMITERS, _TEXT, ".parquet") or (packed and suffix == ".parquet"):
         raise DataError(f"{path} is of no known format; the names of files of rows end in {SUFFIXES}")
     if not path.is_file():
         raise DataError(f"{path} is {'not a file' if path.exists() else 'missing'}; give the path of a file of rows")
     if suffix == ".parquet":
         return _parquet_records(path, name)
     lines = _lines(path, name, packed=packed)
+    if suffix == _TEXT:
+        return ((f"line {number}", line.rstrip("\r\n")) for number, line in enumerate(lines, 1) if not line.isspace())
     return _json_records(lines) if suffix in _JSON else _table_records(lines, name, _DELIMITERS[suffix])
 
 

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from demitasse.errors import DataError
-from demitasse.pairs import Pairs, Row, Source, text_key
+from demitasse.pairs import Pairs, Row, Source
+from demitasse.row_kinds import text_key
 
 # Set apart what is drawn with one seed: which source is next, and which two texts of a group.
 _CHOICE, _DRAW = 0x5EED_0001, 0x5EED_0002
@@ -40,9 +41,10 @@ class TextBatch:
 class Sampler:
     """Endless batches of `batch` rows; the same data, batch and seed always give the same ones.
 
-    Each batch comes from one source, drawn by weight. A source that has no `batch` rows without a text in common gives
-    smaller batches. Every row has one turn in each pass over its source; where a text stands in more rows than there
-    are batches in a pass, not all of them can have theirs: a row that has waited for two turns gets no third one.
+    Each batch comes from one source, drawn by weight; with `paired_only` never from plain texts. A source that has no
+    `batch` rows without a text in common gives smaller batches. Every row has one turn in each pass over its source;
+    where a text stands in more rows than there are batches in a pass, not all of them can have theirs: a row that has
+    waited for two turns gets no third one.
 
     >>> from demitasse.pairs import read_pairs
     >>> data = read_pairs([("a cup", "a mug"), ("a bean", "a seed"), ("A cup", "a bowl")])
@@ -51,7 +53,7 @@ class Sampler:
     [[2, 1], [0, 1], [2, 1]]
     """
 
-    def __init__(self, data: Pairs, batch: int, seed: int) -> None:
+    def __init__(self, data: Pairs, batch: int, seed: int, *, paired_only: bool = False) -> None:
         if batch < 2:
             raise DataError(f"batch={batch} was given; a batch must have at least 2 rows to tell apart")
         if seed < 0:
@@ -60,7 +62,8 @@ class Sampler:
             if len(source) < 2:
                 raise DataError(f"{source.name} has {len(source)} row; a source needs at least 2 to make a batch")
         self._data, self._batch, self._seed = data, operator.index(batch), operator.index(seed)  # ints, for JSON
-        self._shares = np.cumsum([source.weight for source in data.sources])
+        # A source of no weight is never drawn.
+        self._shares = np.cumsum([0 if paired_only and not source.paired else source.weight for source in data.sources])
         self._turns = [_Turns(source, batch, [seed, number]) for number, source in enumerate(data.sources)]
         self._batches = self._rows = 0
 
@@ -72,8 +75,9 @@ class Sampler:
     def next(self) -> TextBatch:
         """The next batch."""
         draw = np.random.default_rng([_CHOICE, self._seed, self._batches]).random() * self._shares[-1]
-        # Rounding may bring the draw up to the sum itself, which is past the last source.
-        number = min(int(np.searchsorted(self._shares, draw, side="right")), len(self._shares) - 1)
+        # Rounding may bring the draw up to the sum itself, which is past the last source that has a weight.
+        last = int(np.searchsorted(self._shares, self._shares[-1]))
+        number = min(int(np.searchsorted(self._shares, draw, side="right")), last)
         turns = self._turns[number].batch()
         self._batches += 1
         self._rows += len(turns)

@@ -112,13 +112,19 @@ class Student(nn.Module):
         return replace(self._origin, backbone=self.backbone, head=self.head.readout(), exits=exits)
 
     def groups(self, rate: float, exit_rate: float, decay: float) -> list[dict[str, Any]]:
-        """The parameters to train, by learning rate and weight decay (none for biases and norms)."""
+        """The parameters to train, by learning rate and weight decay (none for biases and norms).
+
+        `inner` marks the matrices of the layers, which an optimiser may treat in a way of its own.
+        """
         own = [parameter for parameter in self.exits.parameters() if parameter.requires_grad]
         rest = [p for p in [*self.model.parameters(), *self.head.parameters()] if p.requires_grad]
-        flat, deep = [p for p in rest if p.ndim < 2], [p for p in rest if p.ndim >= 2]
-        groups = [(deep, rate, decay), (flat, rate, 0.0), (own, exit_rate, 0.0)]
+        layers = {id(parameter) for parameter in self.backbone.layers.parameters()}
+        flat = [p for p in rest if p.ndim < 2]
+        inner = [p for p in rest if p.ndim == 2 and id(p) in layers]
+        outer = [p for p in rest if p.ndim >= 2 and not (p.ndim == 2 and id(p) in layers)]
+        groups = [(inner, rate, decay), (outer, rate, decay), (flat, rate, 0.0), (own, exit_rate, 0.0)]
         return [
-            {"params": parameters, "lr": lr, "base": lr, "weight_decay": weight_decay}
+            {"params": parameters, "lr": lr, "base": lr, "weight_decay": weight_decay, "inner": parameters is inner}
             for parameters, lr, weight_decay in groups
             if parameters
         ]

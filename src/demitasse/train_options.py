@@ -15,6 +15,7 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
     "cosine": lambda done: (1 + math.cos(math.pi * done)) / 2,
 }
 _COUNTS = ("steps", "micro_batch", "lora", "dev_every", "patience")
+OPTIMIZERS = ("adamw", "muon")
 PRECISIONS = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}  # as accelerate calls them
 
 
@@ -33,6 +34,7 @@ class TrainOptions:
     micro_batch: int | None = None  # rows held in memory at a time, for batches larger than memory (GradCache)
     rate: float = 2e-5
     exit_rate: float = 1e-3  # of the exits, which are small and start from the closed form
+    optimizer: str | None = None  # adamw, or muon for the matrices of layers; default: muon to distil on a GPU
     warmup: float = 0.1  # share of the steps
     schedule: str = "linear"
     decay: float = 0.01
@@ -63,10 +65,10 @@ class TrainOptions:
             raise DataError(f"decay must be at least 0, not {self.decay}")
         if not 0 <= self.warmup <= 1:
             raise DataError(f"warmup must be a share of the steps from 0 to 1, not {self.warmup}")
-        if self.schedule not in SCHEDULES:
-            raise DataError(f"schedule {self.schedule!r} is not known; use one of {', '.join(SCHEDULES)}")
-        if self.precision is not None and self.precision not in PRECISIONS:
-            raise DataError(f"precision {self.precision!r} is not known; use one of {', '.join(PRECISIONS)}")
+        for name, known in (("schedule", SCHEDULES), ("optimizer", OPTIMIZERS), ("precision", PRECISIONS)):
+            value = getattr(self, name)
+            if value is not None and value not in known:
+                raise DataError(f"{name} {value!r} is not known; use one of {', '.join(known)}")
 
     def rate_at(self, step: int, steps: int) -> float:
         """The share of the learning rates to use for step `step` (from 0) of a stage of `steps`."""

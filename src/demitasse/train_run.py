@@ -13,6 +13,7 @@ from accelerate.state import AcceleratorState
 from accelerate.tracking import get_available_trackers
 from accelerate.utils import LoggerType
 
+from demitasse.blending import blended
 from demitasse.elastic import Elastic
 from demitasse.errors import DataError
 from demitasse.fitting import fit_exits
@@ -25,6 +26,7 @@ from demitasse.sampling import Sampler
 from demitasse.torch_encoder import TorchEncoder
 from demitasse.train_options import PRECISIONS, TrainOptions
 
+DISTIL_RATES = {"adamw": 3e-4, "muon": 1e-3}
 EXIT_TEXTS = 20_000  # texts of the run that the closed form of the exits is fitted on
 
 
@@ -36,6 +38,7 @@ class Goal:
     steps: int
     rate: float
     dropout: bool
+    optimizer: str = "adamw"
 
 
 @dataclass
@@ -67,6 +70,8 @@ class Run:
         """The run, its folder begun."""
         objective.cuts(encoder.full)  # a width that does not fit should not wait for the first step
         steps = options.steps or max(1, round(options.epochs * len(data) / options.batch / options.accumulate))
+        stages = goals(objective, steps, options, on_gpu=encoder.device.type == "cuda")
+        _check_kinds(data, stages)
         accelerator = _accelerator(encoder, options, out)
         folder = RunFolder(out, writes=accelerator.is_main_process)
         source = _scored(dev)
@@ -83,13 +88,17 @@ class Run:
         accelerator.wait_for_everyone()
         if options.trackers:
             accelerator.init_trackers(out.name, config={"objective": str(objective), "options": str(options)})
-        return cls(accelerator, folder, data, options, goals(objective, steps, options), objective, source)
+        return cls(accelerator, folder, data, options, stages, objective, source)
 
-    def keep_for_next(self, number: int, encoder: TorchEncoder) -> None:
+    def keep_for_next(self, number: int, before: TorchEncoder, encoder: TorchEncoder) -> None:
         """The model after a stage, with fitted exits: where the next one starts, and its teacher."""
         if self.accelerator.is_main_process:
-            if self.stages[number].steps or not encoder.exits:  # exits of a model that was not tuned still fit
-                encoder = fit_exits(encoder, list(self._texts(number)), refine=False)
+            if isinstance(self.objective, Elastic) and self.objective.blend < 1:
+                encoder = blended(before, encoder, self.objective.blend)
+            wanted = not isinstance(self.objective, Elastic) or self.objective.exits
+            # Exits of a model that was not tuned still fit.
+            if wanted and (self.stages[number].steps or not encoder.exits):
+                encoder = fit_exits(encoder, list(self._texts(number + 1)), refine=False)
             encoder.save(self.folder.path / f"stage-{number + 1}")
         self.accelerator.wait_for_everyone()
 
@@ -102,7 +111,8 @@ class Run:
 
     def sampler(self, stage: int) -> Sampler:
         """What a stage draws its batches from."""
-        return Sampler(self.data, self.options.batch, self.options.seed + stage)
+        paired_only = not isinstance(self.stages[stage].objective, Elastic)
+        return Sampler(self.data, self.options.batch, self.options.seed + stage, paired_only=paired_only)
 
     def finish(self, encoder: TorchEncoder) -> TorchEncoder:
         """Write the result; the best if the dev set has named one before the last."""
@@ -127,14 +137,18 @@ class Run:
         }
 
 
-def goals(objective: Objective, steps: int, options: TrainOptions) -> list[Goal]:
+def goals(objective: Objective, steps: int, options: TrainOptions, *, on_gpu: bool = False) -> list[Goal]:
     """The stages that `steps` of `objective` are made of."""
+    usual = options.optimizer or "adamw"
     if not isinstance(objective, Elastic):
-        return [Goal(objective, steps, options.rate, options.dropout)]
+        return [Goal(objective, steps, options.rate, options.dropout, usual)]
     tuned = min(round(objective.tune * steps), steps - 1)
-    first = Goal(Matryoshka(objective.dims), tuned, options.rate, options.dropout)
+    first = Goal(Matryoshka(objective.dims), tuned, options.rate, options.dropout, usual)
+    # On a CPU, Muon's products of matrices would take as long as the rest of a small batch.
+    optimizer = options.optimizer or ("muon" if on_gpu else "adamw")
+    rate = objective.distil_rate or DISTIL_RATES[optimizer]
     # A student that is told its teacher's answer needs no noise.
-    return [first, Goal(objective, steps - tuned, objective.distil_rate, dropout=False)]
+    return [first, Goal(objective, steps - tuned, rate, dropout=False, optimizer=optimizer)]
 
 
 def _accelerator(encoder: TorchEncoder, options: TrainOptions, out: Path) -> Accelerator:
@@ -155,6 +169,20 @@ def _accelerator(encoder: TorchEncoder, options: TrainOptions, out: Path) -> Acc
         # A pooler that is not used, exits of layers that were not drawn: some weights may get no gradient.
         kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)],
     )
+
+
+def _check_kinds(data: Pairs, stages: list[Goal]) -> None:
+    """Refuse plain texts where no stage could use them, or nothing else where one needs more."""
+    if all(source.paired for source in data.sources):
+        return
+    plain_name = next(source.name for source in data.sources if not source.paired)
+    if not any(isinstance(stage.objective, Elastic) for stage in stages):
+        raise DataError(f"{plain_name} holds plain texts, which only Elastic learns from; give pairs, or use Elastic")
+    needs_pairs = any(stage.steps for stage in stages if not isinstance(stage.objective, Elastic))
+    if needs_pairs and not any(source.paired for source in data.sources):
+        raise DataError(
+            f"{plain_name} holds plain texts and the last layer is tuned on pairs; add pairs, or use tune=0"
+        )
 
 
 def _scored(dev: Pairs | None) -> Source | None:

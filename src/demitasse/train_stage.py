@@ -16,6 +16,7 @@ from demitasse.elastic import Elastic
 from demitasse.errors import TrainingError, TrainingStopped
 from demitasse.loader import Loader, Prepared, Share, reading
 from demitasse.loading import load
+from demitasse.muon import Muon
 from demitasse.objective import Step
 from demitasse.progress import progress_bar
 from demitasse.run_folder import MODEL
@@ -49,8 +50,9 @@ class Stage:
         self.loader = Loader(reader, options.prompts, options.micro_batch, share, pool_prompt=pool_prompt)
         self.memory: dict[str, torch.Tensor] = {}
         groups = self.student.groups(goal.rate, options.exit_rate, options.decay)
-        optimizer = torch.optim.AdamW(groups, fused=run.accelerator.device.type == "cuda")
-        self.model, self.optimizer = run.accelerator.prepare(self.student, optimizer)
+        self.model, *self.optimizers = run.accelerator.prepare(
+            self.student, *_optimizers(goal.optimizer, groups, fused=run.accelerator.device.type == "cuda")
+        )
         self.worse = 0
 
     def train(self, saved: dict[str, Any] | None, asked_to_stop: threading.Event) -> TorchEncoder:
@@ -91,8 +93,9 @@ class Stage:
         options, accelerator = self.run.options, self.run.accelerator
         self.student.train(self.goal.dropout)
         share = options.rate_at(step, self.goal.steps)
-        for group in self.optimizer.param_groups:
-            group["lr"] = share * group["base"]
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = share * group["base"]
         random, seed = chance(options.seed, self.number, step, accelerator.process_index)
         losses = []
         for number in range(options.accumulate):
@@ -102,8 +105,9 @@ class Stage:
             seed += 1 << 20
             losses.append(descent.add(prepared, known, seed, share=1 / options.accumulate, last=last))
         accelerator.clip_grad_norm_(self.model.parameters(), options.clip)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
         return prepared, torch.stack(losses).mean()
 
     def _asked_to_stop(self, step: int, asked: threading.Event) -> bool:
@@ -186,7 +190,7 @@ class Stage:
                 "step": step,
                 "total": self.before + step,
                 "student": self.student.state_dict(),
-                "optimizer": self.optimizer.state_dict(),
+                "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
                 "sampler": prepared.after,
                 "memory": dict(self.memory),
                 "best": self.run.best,
@@ -198,7 +202,8 @@ class Stage:
 
     def _restore(self, saved: dict[str, Any]) -> int:
         self.student.load_state_dict(saved["student"])
-        self.optimizer.load_state_dict(saved["optimizer"])
+        for optimizer, state in zip(self.optimizers, saved["optimizers"], strict=True):
+            optimizer.load_state_dict(state)
         self.sampler.restore(saved["sampler"])
         device = self.run.accelerator.device
         self.memory = {name: tensor.to(device) for name, tensor in saved["memory"].items()}
@@ -206,6 +211,13 @@ class Stage:
         if self.run.accelerator.scaler is not None:
             self.run.accelerator.scaler.load_state_dict(saved["scaler"])
         return int(saved["step"])
+
+
+def _optimizers(name: str, groups: list[dict[str, Any]], *, fused: bool) -> list[torch.optim.Optimizer]:
+    """AdamW for all, or Muon for the matrices of the layers and AdamW for the rest."""
+    inner = [group for group in groups if name == "muon" and group["inner"]]
+    rest = [group for group in groups if group not in inner]
+    return [torch.optim.AdamW(rest, fused=fused), *([Muon(inner)] if inner else [])]
 
 
 class Log:

@@ -54,7 +54,7 @@ def train(  # noqa: PLR0913 - what, on what, how, where to, and two that are sel
             encoder = Stage(run, number, stage, start).train(saved, asked_to_stop)
             saved = None
             if number + 1 < len(run.stages):
-                run.keep_for_next(number, encoder)
+                run.keep_for_next(number, start, encoder)
     return run.finish(encoder)
 
 
