@@ -164,7 +164,7 @@ def test_scored_pairs_and_groups_train_together(encoder: TorchEncoder, tmp_path:
 
 def test_plain_texts_are_distilled_on(encoder: TorchEncoder, tmp_path: Path) -> None:
     """Beside pairs, which alone tune the last layer; or alone, if nothing is to be tuned."""
-    plain = zoo.sentences(60, seed=8)
+    plain = zoo.sentences(250, seed=8)
     pairs = [tuple(texts) for texts in pairwise(zoo.sentences(30, seed=7))]
     both = dt.read_pairs(pairs, plain, weights=[1, 3])
     trained = dt.train(encoder, both, dt.Elastic(tune=0.5), out=tmp_path / "both", options=SMALL)
@@ -254,6 +254,13 @@ def test_a_run_that_was_stopped_goes_on_to_the_very_same_weights(
     assert whole.keys() == parts.keys()
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
     assert log(tmp_path / "whole")[-1]["step"] == log(tmp_path / "parts")[-1]["step"] == 8
+
+
+def test_data_too_small_for_exits_is_refused_before_training(encoder: TorchEncoder, tmp_path: Path) -> None:
+    with pytest.raises(dt.DataError, match="the data has 60 different texts, and Elastic fits exits on at least 200"):
+        dt.train(encoder, triples(20), out=tmp_path / "run", options=SMALL)
+    assert not (tmp_path / "run").exists()
+    dt.train(encoder, triples(20), dt.Elastic(exits=False), out=tmp_path / "run", options=SMALL)
 
 
 def test_what_cannot_be_trained(encoder: TorchEncoder, tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from accelerate.utils import LoggerType
 from demitasse.blending import blended
 from demitasse.elastic import Elastic
 from demitasse.errors import DataError
-from demitasse.fitting import fit_exits
+from demitasse.fitting import LEAST_SENTENCES, fit_exits
 from demitasse.loading import load
 from demitasse.objective import Objective
 from demitasse.objectives import Matryoshka
@@ -72,6 +72,8 @@ class Run:
         steps = options.steps or max(1, round(options.epochs * len(data) / options.batch / options.accumulate))
         stages = goals(objective, steps, options, on_gpu=encoder.device.type == "cuda")
         _check_kinds(data, stages)
+        if isinstance(objective, Elastic) and objective.exits:
+            _check_enough(data)
         accelerator = _accelerator(encoder, options, out)
         folder = RunFolder(out, writes=accelerator.is_main_process)
         source = _scored(dev)
@@ -98,16 +100,20 @@ class Run:
             wanted = not isinstance(self.objective, Elastic) or self.objective.exits
             # Exits of a model that was not tuned still fit.
             if wanted and (self.stages[number].steps or not encoder.exits):
-                encoder = fit_exits(encoder, list(self._texts(number + 1)), refine=False)
+                encoder = fit_exits(encoder, self._texts(number + 1), refine=False)
             encoder.save(self.folder.path / f"stage-{number + 1}")
         self.accelerator.wait_for_everyone()
 
-    def _texts(self, number: int) -> Iterator[str]:
-        sampler, seen = self.sampler(number), 0
-        while seen < min(EXIT_TEXTS, 4 * len(self.data)):
-            for column in sampler.next().columns:
-                seen += len(column)
-                yield from column
+    def _texts(self, number: int) -> list[str]:
+        """Different texts as stage `number` draws them; of little data, all of them."""
+        sampler, found = self.sampler(number), dict[str, None]()
+        drawn = 0
+        while len(found) < EXIT_TEXTS and drawn < 4 * len(self.data):
+            columns = sampler.next().columns
+            drawn += len(columns[0])
+            found.update(dict.fromkeys(chain.from_iterable(columns)))
+        found.update(dict.fromkeys(self.data.texts(max(0, EXIT_TEXTS - len(found)))))
+        return list(islice(found, EXIT_TEXTS))
 
     def sampler(self, stage: int) -> Sampler:
         """What a stage draws its batches from."""
@@ -182,6 +188,16 @@ def _check_kinds(data: Pairs, stages: list[Goal]) -> None:
     if needs_pairs and not any(source.paired for source in data.sources):
         raise DataError(
             f"{plain_name} holds plain texts and the last layer is tuned on pairs; add pairs, or use tune=0"
+        )
+
+
+def _check_enough(data: Pairs) -> None:
+    """Refuse data that exits cannot be fitted on, before a stage is trained in vain."""
+    found = sum(1 for _ in data.texts(LEAST_SENTENCES))
+    if found < LEAST_SENTENCES:
+        raise DataError(
+            f"the data has {found} different texts, and Elastic fits exits on at least {LEAST_SENTENCES}; "
+            "give more rows, or use exits=False"
         )
 
 
