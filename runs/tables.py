@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -191,13 +191,36 @@ def objectives_minilm() -> list[str]:
         "|---|---|---|---|---|",
     ]
     for run in result("objectives-minilm")["runs"]:
-        test, dev = (run["summary"][group] for group in ("test", "dev"))
+        test, dev = (run["summary"][group] for group in ("sts", "stsb-dev"))
         shallow_of = [" / ".join(f"{row[f'shallow {d}']:.1f}" for d in (384, 128, 32)) for row in (test, dev)]
         lines.append(
             f"| `{run['run']}` | {test['last']:.1f} | {shallow_of[0]} | {test['zero']:.1f} "
             f"| {dev['last']:.1f}; {shallow_of[1]} |"
         )
     return lines
+
+
+def elastic_experiments() -> list[str]:
+    """Training runs on a GPU: dev sets first, which choices are made on."""
+    lines = [
+        "| | stsb-dev: last; layers 1-5 at 384 / 128 / 32 | the tests | hotpotqa-500, scifact |",
+        "|---|---|---|---|",
+    ]
+    for batch in result("elastic-experiments")["batches"]:
+        lines.append(f"| *{batch['note']}* | | | |")
+        for run in batch["runs"]:
+            found = run.get("summary") or {group: {"last": value} for group, value in run["last"].items()}
+            dev, test = (_last_and_shallow(found[group]) for group in ("stsb-dev", "sts"))
+            search = [f"{found[name]['last']:.1f}" for name in ("hotpotqa-500", "scifact") if name in found]
+            variant = f", {run['variant']}" if "variant" in run else ""
+            weights = f", weights {'/'.join(f'{w:g}' for w in run['weights'])}" if "weights" in run else ""
+            lines.append(f"| `{run['run']}`{variant}{weights} | {dev} | {test} | {', '.join(search)} |")
+    return lines
+
+
+def _last_and_shallow(row: dict[str, float]) -> str:
+    shallow_of = " / ".join(f"{row[f'shallow {d}']:.1f}" for d in (384, 128, 32) if f"shallow {d}" in row)
+    return f"{row['last']:.1f}" + (f"; {shallow_of}" if shallow_of else "")
 
 
 def laptop_dev() -> list[str]:
@@ -240,6 +263,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "encode gpu": encode_gpu,
     "openvino": openvino,
     "parity": parity,
+    "elastic experiments": elastic_experiments,
     "laptop dev": laptop_dev,
     "laptop": lambda: exits("laptop"),
     "objectives minilm": objectives_minilm,
@@ -248,13 +272,12 @@ TABLES: dict[str, Callable[[], list[str]]] = {
 }
 
 
-def filled(text: str) -> str:
+MARKED = re.compile(r"(<!-- table: ([\w ]+) -->)\n.*?<!-- end -->", flags=re.DOTALL)
+
+
+def filled(text: str, tables: Mapping[str, Callable[[], list[str]]] = TABLES) -> str:
     """`text` with every marked table written anew."""
-
-    def table(found: re.Match[str]) -> str:
-        return "\n".join([found[1], *TABLES[found[2]](), "<!-- end -->"])
-
-    return re.sub(r"(<!-- table: ([\w ]+) -->)\n.*?<!-- end -->", table, text, flags=re.DOTALL)
+    return MARKED.sub(lambda found: "\n".join([found[1], *tables[found[2]](), "<!-- end -->"]), text)
 
 
 def main() -> None:

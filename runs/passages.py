@@ -1,0 +1,49 @@
+"""Passages of some sentences each, for distilling on longer texts than sentences.
+
+    python runs/passages.py sentences.txt.gz passages.txt.gz --count 40000
+
+Sentences of a shuffled file do not follow from one another, and need not: what a passage teaches is how the full model
+pools many words of many topics. Short ones (below `--least` words) are left out, and a passage ends once it has as many
+words as were drawn for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import random
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+
+def passages(sentences: Iterable[str], least: int, words: tuple[int, int], seed: int) -> Iterator[str]:
+    draw = random.Random(seed)
+    parts: list[str] = []
+    wanted = draw.randint(*words)
+    for sentence in sentences:
+        if len(sentence.split()) < least:
+            continue
+        parts.append(sentence.strip())
+        if sum(len(part.split()) for part in parts) >= wanted:
+            yield " ".join(parts)
+            parts, wanted = [], draw.randint(*words)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sentences", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--count", type=int, default=40_000)
+    parser.add_argument("--least", type=int, default=12)
+    parser.add_argument("--words", type=int, nargs=2, default=(50, 130))
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    opened = gzip.open if options.sentences.suffix == ".gz" else open
+    with opened(options.sentences, "rt", encoding="utf-8") as lines, gzip.open(options.out, "wt") as out:
+        made = passages(lines, options.least, tuple(options.words), options.seed)
+        count = sum(1 for _ in (out.write(f"{text}\n") for text, _ in zip(made, range(options.count), strict=False)))
+    print(f"{options.out}: {count} passages")
+
+
+if __name__ == "__main__":
+    main()
