@@ -9,62 +9,61 @@ score of a task is one Spearman correlation over all its rows, the mean is over 
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
+import tempfile
 from pathlib import Path
 
 import numpy as np
 
 import demitasse as dt
-from demitasse import dev_scores
+from demitasse.scores import spearman as correlation
+from demitasse.task_files import STS, read_tasks
 
-TEST = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb-test", "sick-test")
-DEV = ("stsb-dev",)
-GROUPS = {"test": TEST, "dev": DEV}
+TEST = STS
+GROUPS = {"test": STS, "dev": ("stsb-dev",)}
 
 
 def spearman(ours: np.ndarray, theirs: np.ndarray) -> float:
-    return 100 * dev_scores.spearman(ours, theirs)
+    return 100 * correlation(ours, theirs)
 
 
 def read_task(path: Path) -> tuple[list[str], np.ndarray]:
     """All first texts, then all second ones, and the score of each pair."""
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines]
-    return [row[side] for side in "ab" for row in rows], np.array([row["score"] for row in rows], dtype=float)
+    (task,) = read_tasks([path])
+    return [*task.left, *task.right], task.gold
 
 
-def task_scores(encoder: dt.Encoder, path: Path, cuts: list[dt.Cut]) -> dict[str, dict[str, float]]:
-    """For each cut: both sides at that cut, and one side at that cut against the other at full depth."""
-    texts, gold = read_task(path)
-    vectors = encoder.encode_cuts(texts, cuts)
-    scores: dict[str, dict[str, float]] = {}
-    for cut in cuts:
-        left, right = np.split(vectors[cut], 2)
-        deep_left, deep_right = np.split(vectors[dt.Cut(encoder.full.layers, cut.dims)], 2)
-        across = [spearman((a * b).sum(1), gold) for a, b in ((left, deep_right), (deep_left, right))]
-        scores[str(cut)] = {
-            "same": spearman((left * right).sum(1), gold),
-            "against_full": float(np.mean(across)),
+def scores_of(encoder: dt.Encoder, tasks: list[str], data: Path, dims: list[int] | None) -> dict[str, dict]:
+    """Of each task, for each cut: both sides at that cut ("same"), and one side against the other at full depth."""
+    layers = range(encoder.full.layers + 1)
+    cuts = None if dims is None else dt.grid(layers, dims)
+    found = [read_tasks([data / f"{name}.jsonl.gz"])[0] for name in tasks]
+    with tempfile.TemporaryDirectory() as cache:  # texts are encoded once for both
+        same, across = (
+            dt.evaluate(encoder, found, cuts=cuts, document_layers=documents, cache=cache, resamples=0)
+            for documents in (None, [encoder.full.layers])
+        )
+    return {
+        name: {
+            str(cut): {
+                "same": same.score(name, cut),
+                "against_full": across.score(name, cut, encoder.full.layers),
+            }
+            for cut in same.cuts
         }
-    return scores
+        for name in tasks
+    }
 
 
-def usual_cuts(encoder: dt.Encoder, dims: list[int] | None = None) -> list[dt.Cut]:
-    """Every depth at `dims`: by default 32, 64, 128, … and all."""
-    layers, full = encoder.full
-    return dt.grid(range(layers + 1), dims or [*(d for d in (32, 64, 128, 256, 512) if d < full), full])
-
-
-def means_of(tasks: dict[str, dict[str, dict[str, float]]], cuts: list[dt.Cut]) -> dict[str, dict[str, float]]:
+def means_of(tasks: dict[str, dict]) -> dict[str, dict[str, float]]:
     """The mean score of each cut over the tests and over the dev sets among `tasks`, of either kind."""
     tables = {}
     for kind in ("same", "against_full"):
         for group, members in GROUPS.items():
-            names = [name for name in members if name in tasks]
-            if names:
+            held = [tasks[name] for name in members if name in tasks]
+            if held:
                 tables[f"{group}/{kind}"] = {
-                    str(cut): round(float(np.mean([tasks[n][str(cut)][kind] for n in names])), 2) for cut in cuts
+                    cut: round(float(np.mean([scores[cut][kind] for scores in held])), 2) for cut in held[0]
                 }
     return tables
 
@@ -74,24 +73,24 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--dims", type=int, nargs="*", help="default: 32, 64, 128, … and all")
-    parser.add_argument("--tasks", nargs="*", default=[*TEST, *DEV])
+    parser.add_argument("--tasks", nargs="*", default=[name for group in GROUPS.values() for name in group])
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
 
     encoder = dt.load(options.model)
-    cuts, layers = usual_cuts(encoder, options.dims), encoder.full.layers
-    dims = sorted({cut.dims for cut in cuts})
-    tasks = {name: task_scores(encoder, options.data / f"{name}.jsonl.gz", cuts) for name in options.tasks}
-
-    tables = means_of(tasks, cuts)
+    tasks = scores_of(encoder, options.tasks, options.data, options.dims)
+    tables = means_of(tasks)
     for name, mean in tables.items():
+        cuts = [dt.Cut.parse(cut) for cut in mean]
+        dims = sorted({cut.dims for cut in cuts})
         group, _, kind = name.partition("/")
         print(f"\n{group}, {kind}: mean Spearman x100 of {', '.join(n for n in GROUPS[group] if n in tasks)}")
         print("layers  " + "".join(f"{d:>8}" for d in dims))
-        for layer in range(layers, -1, -1):
-            print(f"{layer:>6}  " + "".join(f"{mean[f'{layer}x{d}']:>8.2f}" for d in dims))
-        shallow = [np.mean([mean[f"{k}x{d}"] for k in range(1, layers)]) for d in dims]
-        print(f"1 to {layers - 1}  " + "".join(f"{value:>8.2f}" for value in shallow))
+        for layers in sorted({cut.layers for cut in cuts}, reverse=True):
+            print(f"{layers:>6}  " + "".join(f"{mean[f'{layers}x{d}']:>8.2f}" for d in dims))
+        last = encoder.full.layers
+        shallow = [np.mean([mean[f"{layers}x{d}"] for layers in range(1, last)]) for d in dims]
+        print(f"1 to {last - 1}  " + "".join(f"{value:>8.2f}" for value in shallow))
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         result = {

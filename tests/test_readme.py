@@ -31,6 +31,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pairs = zip(zoo.sentences(200, seed=1), zoo.sentences(200, seed=2), strict=True)
     rows = [json.dumps({"anchor": a, "positive": b}) for a, b in pairs]
     (tmp_path / "pairs.jsonl").write_text("\n".join(rows))
+    scored = zip(zoo.sentences(40, seed=3), zoo.sentences(40, seed=4), range(40), strict=True)
+    rows = [json.dumps({"a": a, "b": b, "score": score % 6}) for a, b, score in scored]
+    (tmp_path / "mine.jsonl").write_text("\n".join(rows))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("demitasse.refining.ORDER_STEPS", 3)
     monkeypatch.setattr("demitasse.refining.REFINE_STEPS", 3)
@@ -51,7 +54,7 @@ def test_the_commands_of_the_readme_run(
     place: Path, model_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("demitasse ")]
-    assert len(lines) == 8
+    assert len(lines) == 12
     handler = signal.getsignal(signal.SIGTERM)
     for line in lines:
         monkeypatch.setattr(sys, "argv", shlex.split(line.replace(MODEL, str(model_folder("MiniLM shape")))))
@@ -60,6 +63,7 @@ def test_the_commands_of_the_readme_run(
         assert ended.value.code == 0, line
     signal.signal(signal.SIGTERM, handler)
     assert (place / "vectors.npy").is_file()
+    assert (place / "grid.png").is_file()
     assert (place / "blocks" / "exit_6.onnx").is_file()
     assert (place / "small" / "modules.json").is_file()
 

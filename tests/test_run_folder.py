@@ -197,7 +197,7 @@ def test_objectives_as_json_has_them() -> None:
         **{"kl_weight": 0.3, "detach": False},
     }
     compress = {"name": "Principal", "momentum": 0.9, "temperature": 1.0, "weight": 0.1}
-    espresso = {"name": "Espresso", "dims": 64, "compress": compress}
+    espresso = {"name": "Espresso", "dims": 64, "compress": compress, "express": True}
     assert plain(Espresso(64, Principal(0.9))) == espresso
     inner = plain(AdaptiveLayer(Matryoshka((8, 16))))["inner"]
     assert inner == {"name": "Matryoshka", "dims": [8, 16], "weights": None, "per_step": -1}

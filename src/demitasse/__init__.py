@@ -27,15 +27,19 @@ from demitasse.errors import (
     TrainingError,
     TrainingStopped,
 )
-from demitasse.extras import EXPORT, TRAIN, need
+from demitasse.extras import EXPORT, MTEB, TRAIN, need
 
 if TYPE_CHECKING:
     from demitasse.compress import Principal as Principal
     from demitasse.compress import Published as Published
     from demitasse.elastic import Elastic as Elastic
     from demitasse.encoder import Encoder as Encoder
+    from demitasse.evaluating import evaluate as evaluate
+    from demitasse.evaluation import Evaluation as Evaluation
+    from demitasse.evaluation_files import read_evaluation as read_evaluation
     from demitasse.exporting import export as export
     from demitasse.fitting import fit_exits as fit_exits
+    from demitasse.integrations.mteb import mteb_model as mteb_model
     from demitasse.loading import load as load
     from demitasse.objectives import AdaptiveLayer as AdaptiveLayer
     from demitasse.objectives import Espresso as Espresso
@@ -56,8 +60,12 @@ _IN = {
     "compress": ("Principal", "Published"),
     "elastic": ("Elastic",),
     "encoder": ("Encoder",),
+    "evaluating": ("evaluate",),
+    "evaluation": ("Evaluation",),
+    "evaluation_files": ("read_evaluation",),
     "exporting": ("export",),
     "fitting": ("fit_exits",),
+    "integrations.mteb": ("mteb_model",),
     "loading": ("load",),
     "objectives": (
         *("AdaptiveLayer", "Espresso", "EspressoReleased", "Matryoshka", "Matryoshka2d", "Starbucks", "TwoDMSE"),
@@ -68,8 +76,8 @@ _IN = {
     "training": ("train",),
 }
 _HOME = {name: module for module, names in _IN.items() for name in names}
-_FREE = ("encoder", "loading", "pairs")  # modules that need no extra
-_NEEDS = {name: TRAIN for name, module in _HOME.items() if module not in _FREE} | {"export": EXPORT}
+_FREE = ("encoder", "evaluating", "evaluation", "evaluation_files", "loading", "pairs")  # modules that need no extra
+_NEEDS = {name: TRAIN for name, module in _HOME.items() if module not in _FREE} | {"export": EXPORT, "mteb_model": MTEB}
 
 __all__ = [
     "AdaptiveLayer",
@@ -85,6 +93,7 @@ __all__ = [
     "Encoder",
     "Espresso",
     "EspressoReleased",
+    "Evaluation",
     "FolderError",
     "InfoNCE",
     "Matryoshka",
@@ -99,10 +108,13 @@ __all__ = [
     "TrainingStopped",
     "TwoDMSE",
     "__version__",
+    "evaluate",
     "export",
     "fit_exits",
     "grid",
     "load",
+    "mteb_model",
+    "read_evaluation",
     "read_pairs",
     "train",
 ]

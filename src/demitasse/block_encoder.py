@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from demitasse.blocks import TOKENIZER, Blocks, names_at
 from demitasse.cut import Cut
 from demitasse.encoder import Encoder, Vectors
 from demitasse.errors import DeviceError, FolderError, reason
+from demitasse.fingerprints import fingerprint, reading
 from demitasse.jsons import write_json
 from demitasse.manifest import MARK, record_of
 from demitasse.pooling import Pooling
@@ -69,7 +71,19 @@ class BlockEncoder(Encoder):
     def place(self) -> str:
         """Precision and device."""
         device = next(short for short, long in PROVIDERS.items() if long == self.blocks.provider)
-        return f"{self.manifest['precision']} blocks, {device}"
+        return f"{self.precision} blocks, {device}"
+
+    @property
+    def precision(self) -> str:
+        """The number format of the weights."""
+        return str(self.manifest["precision"])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A name for all that makes the vectors; that of the weights was worked out when they were exported."""
+        tokenizer = (self.blocks.folder / TOKENIZER).read_text(encoding="utf-8")
+        facts = [self.blocks.fingerprint, self.precision, str(self.full), repr(self.pooling)]
+        return fingerprint([*facts, reading(self.reader, tokenizer)])
 
     def model_bytes(self, cut: Cut) -> int:
         """How many bytes of blocks are opened to run `cut`."""

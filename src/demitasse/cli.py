@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import demitasse
+from demitasse.cli_eval import evaluate
 from demitasse.cli_train import train
 from demitasse.cut import Cut
 from demitasse.errors import DataError, DemitasseError, TrainingStopped
@@ -92,6 +93,7 @@ def fit(  # noqa: PLR0913
 
 
 app.command()(train)
+app.command("eval")(evaluate)
 
 
 @app.command()

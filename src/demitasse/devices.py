@@ -69,6 +69,15 @@ def choose_dtype(name: str | None, device: torch.device) -> torch.dtype:
     return dtype
 
 
+def short_name(dtype: torch.dtype) -> str:
+    """How a number format is called for short.
+
+    >>> short_name(torch.bfloat16)
+    'bf16'
+    """
+    return min((name for name, known in DTYPES.items() if known is dtype), key=len, default=str(dtype))
+
+
 @functools.cache
 def _cpu_can_multiply(dtype: torch.dtype) -> bool:
     program = f"import torch; x = torch.ones(256, 256, dtype={dtype}); torch.nn.functional.linear(x, x)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,20 @@ class Encoder(ABC):
     def place(self) -> str:
         """Where and how the model runs, such as `cpu` or `int8 blocks, cpu`."""
 
+    @property
+    @abstractmethod
+    def precision(self) -> str:
+        """The number format of the weights: `fp32`, `fp16`, `bf16` or `int8`."""
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """A name (hex sha256) for all that makes the vectors: weights, exits, pooling, tokenizer, prompts, precision.
+
+        It is the same after saving and loading, on every device. A cut has another one than the whole: how many layers
+        and dims there are is part of it.
+        """
+
     @abstractmethod
     def model_bytes(self, cut: Cut) -> int:
         """How many bytes of weights are needed to run `cut`."""
@@ -108,9 +122,12 @@ class Encoder(ABC):
         cuts: Sequence[Cut],
         *,
         prompt: str | None = None,
-        progress: bool | None = None,
+        progress: bool | Callable[[int], None] | None = None,
     ) -> dict[Cut, Vectors]:
-        """What `encode` gives at each of `cuts`, from one pass through the deepest of them."""
+        """What `encode` gives at each of `cuts`, from one pass through the deepest of them.
+
+        `progress` may also be a function, which is called with each number of texts done.
+        """
         if not cuts:
             raise CutError("no cuts were given; name at least one, such as [Cut(6, 128)]")
         wanted = sorted({cut.within(self.full) for cut in cuts})
@@ -131,7 +148,12 @@ def _joined(parts: list[Vectors], dims: int) -> Vectors:
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, dims), np.float32), *parts])
 
 
-def _progress(texts: Iterable[str], show: bool | None) -> AbstractContextManager[Callable[[int], None]]:  # noqa: FBT001
+def _progress(
+    texts: Iterable[str],
+    show: bool | Callable[[int], None] | None,  # noqa: FBT001
+) -> AbstractContextManager[Callable[[int], None]]:
+    if callable(show):
+        return nullcontext(show)
     return progress_bar("encoding", len(texts) if isinstance(texts, Sequence) else None, show=show)
 
 

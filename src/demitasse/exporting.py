@@ -7,7 +7,6 @@ folder's place: beyond the bound it is refused and nothing is written.
 from __future__ import annotations
 
 import copy
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from demitasse.corpus import corpus
 from demitasse.cut import Cut
 from demitasse.encoder import Encoder, Vectors
 from demitasse.errors import DataError, FolderError
+from demitasse.fingerprints import fingerprint
 from demitasse.graphs import block_graphs, whole_graph
 from demitasse.int8 import quantized
 from demitasse.jsons import write_json
@@ -112,19 +112,6 @@ def export(
     return Exported(Path(out), format, encoder.full, difference, cosines, _size(Path(out)))
 
 
-def fingerprint(encoder: TorchEncoder, precision: str) -> str:
-    """A name for the weights of `encoder`, exits included, at a precision."""
-    digest = hashlib.sha256(f"{precision} {encoder.full} {encoder.pooling}".encode())
-    for name, tensor in sorted(encoder.backbone.model.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(tensor.detach().float().cpu().contiguous().numpy().data)
-    for depth, exit_ in sorted(encoder.exits.items()):
-        digest.update(f"exit {depth}".encode())
-        digest.update(np.ascontiguousarray(exit_.weight).data)
-        digest.update(np.ascontiguousarray(exit_.bias).data)
-    return digest.hexdigest()[:16]
-
-
 def _blocks(
     encoder: TorchEncoder, feeds: list[Values], advance: Callable[[int], None]
 ) -> Iterator[tuple[str, onnx.ModelProto]]:
@@ -191,7 +178,7 @@ def _manifest(encoder: TorchEncoder, kind: str, precision: str) -> dict[str, Any
         "schema": SCHEMA,
         "kind": kind,
         "demitasse": __version__,
-        "fingerprint": fingerprint(encoder, precision),
+        "fingerprint": fingerprint([precision, encoder.fingerprint])[:16],
         "precision": precision,
         "full": str(encoder.full),
         "architecture": encoder.architecture,

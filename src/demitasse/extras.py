@@ -8,6 +8,7 @@ from demitasse.errors import MissingExtra
 
 TRAIN = {"torch": "train", "transformers": "train", "safetensors": "train", "accelerate": "train"}
 EXPORT = {"torch": "train", "transformers": "train", "safetensors": "train", "onnx": "export", "onnxscript": "export"}
+MTEB = {"mteb": "mteb"}
 
 
 def need(feature: str, packages: dict[str, str]) -> None:

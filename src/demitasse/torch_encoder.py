@@ -19,9 +19,10 @@ from demitasse.backbone import Backbone
 from demitasse.batching import token_batches, windows
 from demitasse.cut import Cut
 from demitasse.device_rows import DeviceRows
-from demitasse.devices import pace
+from demitasse.devices import pace, short_name
 from demitasse.encoder import Encoder, Vectors
 from demitasse.exits import Exit, narrow
+from demitasse.fingerprints import torch_fingerprint
 from demitasse.pooling import Pooling
 from demitasse.readout import Dense, Readout, embed, exit_readout, unit
 from demitasse.rows import Rows
@@ -67,6 +68,16 @@ class TorchEncoder(Encoder):
         """The device, and the number format where it is not float32."""
         dtype = self.backbone.model.dtype
         return str(self.device) + ("" if dtype is torch.float32 else f" {str(dtype).removeprefix('torch.')}")
+
+    @property
+    def precision(self) -> str:
+        """The number format of the weights."""
+        return short_name(self.backbone.model.dtype)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A name for all that makes the vectors."""
+        return torch_fingerprint(self)
 
     @property
     def state_dims(self) -> int:
