@@ -29,6 +29,7 @@ import peers
 import demitasse as dt
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "runs"))
+from machine import processor
 from sts_grid import TEST, read_task, spearman
 
 ROOT = Path(__file__).parents[1]
@@ -183,7 +184,7 @@ def main() -> None:
         row["sts"] = quality(name, layers, encode, options.sts)
         print(name, layers, row, flush=True)
     result = {
-        "machine": {"cpu": cpu_name(), "cores": os.cpu_count(), "python": platform.python_version()},
+        "machine": {"cpu": processor(), "cores": os.cpu_count(), "python": platform.python_version()},
         "versions": {name: version(name) for name in LIBRARIES},
         "sentences": {"texts": len(sentences), "mean_tokens": round(float(counts["s"]), 1)},
         "passages": {"texts": len(passages), "mean_tokens": round(float(counts["p"]), 1)},
@@ -191,14 +192,6 @@ def main() -> None:
     }
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(result, indent=1) + "\n")
-
-
-def cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 if __name__ == "__main__":

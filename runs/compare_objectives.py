@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sts_grid import same_and_across
 
 import demitasse as dt
 from demitasse.choices import LOSSES, OBJECTIVES, choice
@@ -77,19 +78,15 @@ def scores_of(encoder: Any, folder: Path, search: list[str]) -> dict[str, dict[s
     Further metrics of a search have tables of their own, such as "hotpotqa-500 recall@10/same".
     """
     found = {}
-    layers = encoder.full.layers
-    with tempfile.TemporaryDirectory() as cache:
-        for kind, documents in (("same", None), ("against_full", [layers])):
-            tasks = read_tasks([*TASKS, *search], folder)
-            evaluation = dt.evaluate(encoder, tasks, document_layers=documents, cache=cache, resamples=0)
-            for group in dict.fromkeys(task.group for task in tasks):
-                other = layers if documents else None
-                scores = {str(cut): evaluation.find(group, cut, other) for cut in evaluation.cuts}
-                found[f"{group}/{kind}"] = {cut: round(score.value, 3) for cut, score in scores.items()}
-                for metric in OTHERS:
-                    if all(metric in score.others for score in scores.values()):
-                        table = {cut: round(score.others[metric], 3) for cut, score in scores.items()}
-                        found[f"{group} {metric}/{kind}"] = table
+    same, across = same_and_across(encoder, read_tasks([*TASKS, *search], folder))
+    for kind, evaluation, documents in (("same", same, None), ("against_full", across, encoder.full.layers)):
+        for group in evaluation.groups:
+            scores = {str(cut): evaluation.find(group, cut, documents) for cut in evaluation.cuts}
+            found[f"{group}/{kind}"] = {cut: round(score.value, 3) for cut, score in scores.items()}
+            for metric in OTHERS:
+                if all(metric in score.others for score in scores.values()):
+                    table = {cut: round(score.others[metric], 3) for cut, score in scores.items()}
+                    found[f"{group} {metric}/{kind}"] = table
     return found
 
 
@@ -152,8 +149,7 @@ def main() -> None:
         if options.json:
             options.json.parent.mkdir(parents=True, exist_ok=True)
             device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-            source = (base.record.get("source") or {}).get("name")
-            written = {"demitasse": dt.__version__, "model": source, "device": device}
+            written = {"demitasse": dt.__version__, "model": base.name, "device": device}
             written |= {"common": common, "data": data.describe()}
             options.json.write_text(json.dumps({**written, "runs": results}, indent=1) + "\n")
 

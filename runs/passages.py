@@ -13,6 +13,7 @@ import argparse
 import gzip
 import random
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 
@@ -41,7 +42,10 @@ def main() -> None:
     opened = gzip.open if options.sentences.suffix == ".gz" else open
     with opened(options.sentences, "rt", encoding="utf-8") as lines, gzip.open(options.out, "wt") as out:
         made = passages(lines, options.least, tuple(options.words), options.seed)
-        count = sum(1 for _ in (out.write(f"{text}\n") for text, _ in zip(made, range(options.count), strict=False)))
+        count = 0
+        for text in islice(made, options.count):
+            out.write(f"{text}\n")
+            count += 1
     print(f"{options.out}: {count} passages")
 
 

@@ -15,27 +15,24 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.lines import Line2D
 from paper_results import HOTPOT, STS, Backbone, Row
 
 from demitasse.atomic import new_file
-from demitasse.charts import Line, Point, model_line, quality_and_time, quality_by_dims, quality_by_layer
+from demitasse.charts import (
+    COLOURS,
+    STYLE,
+    Line,
+    Point,
+    handle,
+    model_line,
+    quality_and_time,
+    quality_by_dims,
+    quality_by_layer,
+)
 
 # Grey and black are what the others are measured by; ESE in its two forms has two colours that are close.
 _GREY = {"none": ("0.65", "o"), "fit": ("0.4", "d"), "separate": ("0.0", "x")}
 _PLACES = {"elastic": 0, "espresso": 1, "espresso-released": 4, "matryoshka": 2, "2dmse": 3, "starbucks": 5}
-_COLOURS = 7  # so many positions further a line has the same colour and another marker
-_STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-    "svg.fonttype": "none",  # letters stay letters
-    "svg.hashsalt": "demitasse",
-    "text.parse_math": False,
-}
 _WIDTH, _HEIGHT = 3.7, 3.3  # of a panel, in inches
 
 
@@ -74,7 +71,7 @@ class Picture:
         """Draw to `path`, an .svg or a .png."""
         kind = path.suffix[1:]
         metadata = {"Date": None, "Description": f"shows {self.digest}"} if kind == "svg" else {}
-        with matplotlib.rc_context(_STYLE), new_file(path) as file:
+        with matplotlib.rc_context(STYLE), new_file(path) as file:
             _figure(self).savefig(file, format=kind, dpi=150, metadata=metadata)
 
 
@@ -87,7 +84,7 @@ def _figure(picture: Picture) -> Figure:
         axes.set(title=panel.title, ylabel=panel.metric)
     most = sorted(panels, key=lambda panel: -len(panel.lines))  # it has them in the order of the tables
     named = {line.label: line for panel in most for line in panel.lines}
-    handles = [Line2D([], [], color=line.colour, marker=line.marker, markersize=4) for line in named.values()]
+    handles = [handle(line) for line in named.values()]
     rows = math.ceil(len(named) / (3 * len(panels)))
     figure.legend(handles, list(named), loc="outside lower center", ncols=math.ceil(len(named) / rows))
     return figure
@@ -106,7 +103,7 @@ def lines_of(model: Backbone, table: str, places: Sequence[tuple[float, str]]) -
             lines.append(Line(row.label, found, *_GREY[row.method]))
         else:
             place = _PLACES.get(row.method, len(_PLACES) + list(seen).index(row.method))
-            lines.append(model_line(row.label, found, place + _COLOURS * again))
+            lines.append(model_line(row.label, found, place + len(COLOURS) * again))  # the same colour, another marker
     return lines
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import re
 import shlex
 import statistics
@@ -19,6 +18,7 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
+from machine import processor
 from paper_results import HOTPOT, TITLES, Backbone, File, backbone, of_kind, read_files
 from results_figures import Picture, by_layer, by_time, search
 from results_tables import (
@@ -237,14 +237,6 @@ def timed(model: str) -> dict[str, object]:
         "rounds": ROUNDS,
         "milliseconds_a_text": {str(count): round(statistics.median(times[count]), 4) for count in counts},
     }
-
-
-def processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def main() -> None:

@@ -38,11 +38,7 @@ def scores_of(encoder: dt.Encoder, tasks: list[str], data: Path, dims: list[int]
     layers = range(encoder.full.layers + 1)
     cuts = None if dims is None else dt.grid(layers, dims)
     found = [read_tasks([data / f"{name}.jsonl.gz"])[0] for name in tasks]
-    with tempfile.TemporaryDirectory() as cache:  # texts are encoded once for both
-        same, across = (
-            dt.evaluate(encoder, found, cuts=cuts, document_layers=documents, cache=cache, resamples=0)
-            for documents in (None, [encoder.full.layers])
-        )
+    same, across = same_and_across(encoder, found, cuts)
     return {
         name: {
             str(cut): {
@@ -53,6 +49,15 @@ def scores_of(encoder: dt.Encoder, tasks: list[str], data: Path, dims: list[int]
         }
         for name in tasks
     }
+
+
+def same_and_across(encoder: dt.Encoder, tasks: list, cuts: list[dt.Cut] | None = None) -> list[dt.Evaluation]:
+    """Both sides at each cut, then one side at each cut and the other at full depth, each text encoded once."""
+    with tempfile.TemporaryDirectory() as cache:
+        return [
+            dt.evaluate(encoder, tasks, cuts=cuts, document_layers=documents, cache=cache, resamples=0)
+            for documents in (None, [encoder.full.layers])
+        ]
 
 
 def means_of(tasks: dict[str, dict]) -> dict[str, dict[str, float]]:

@@ -17,10 +17,24 @@ import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
 
+# How every picture is set; for matplotlib.rc_context.
+STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "pdf.fonttype": 42,  # letters stay letters, in the SVG too
+    "svg.fonttype": "none",
+    "svg.hashsalt": "demitasse",
+    "text.parse_math": False,  # a name may hold dollar signs
+}
 # The colours of Okabe and Ito, but for their yellow, which is too pale on white. With seven colours and six markers it
 # takes 43 models for two to have both alike.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS = "os^Dv*"
 
 
@@ -47,7 +61,7 @@ class Line:
 
 def model_line(label: str, points: Sequence[Point], position: int) -> Line:
     """The line of the model at `position` in a list of models: same place, same colour and marker."""
-    return Line(label, points, _COLOURS[position % len(_COLOURS)], _MARKERS[position % len(_MARKERS)])
+    return Line(label, points, COLOURS[position % len(COLOURS)], _MARKERS[position % len(_MARKERS)])
 
 
 def size_line(label: str, points: Sequence[Point], share: float) -> Line:
@@ -119,6 +133,13 @@ def legend(axes: Axes, lines: Sequence[Line], title: str) -> None:
     order = sorted(range(len(lines)), key=lambda place: -lines[place].points[-1].y)
     handles, labels = [axes.lines[place] for place in order], [lines[place].label for place in order]
     axes.legend(handles, labels, title=title, loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+def handle(line: Line) -> Line2D:
+    """What stands for a line in a legend of the whole picture."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], color=line.colour, marker=line.marker, markersize=4)
 
 
 def _draw(axes: Axes, lines: Sequence[Line]) -> None:

@@ -107,7 +107,7 @@ def shallow_means(scores: Iterable[Score], draws: Mapping[Cell, Draws], full: Cu
     found: dict[tuple[str, int], dict[Cell, Score]] = {}
     for score in scores:
         if score.document_layers == score.cut.layers and 0 < score.cut.layers < full.layers:
-            for name in {score.task, score.group}:
+            for name in dict.fromkeys((score.task, score.group)):
                 found.setdefault((name, score.cut.dims), {})[score.cell] = score
     means = []
     for (name, dims), members in found.items():

@@ -52,6 +52,11 @@ class Encoder(ABC):
         """The class of the model, such as `BertModel`."""
 
     @property
+    def name(self) -> str:
+        """What it was loaded as, the name of a folder or of a model on the hub; without one, its architecture."""
+        return str((self.record.get("source") or {}).get("name") or self.architecture)
+
+    @property
     @abstractmethod
     def exit_depths(self) -> list[int]:
         """The depths that have an exit of their own; the others use the model's own read-out."""

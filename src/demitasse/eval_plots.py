@@ -6,10 +6,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from demitasse.atomic import new_file
-from demitasse.charts import Line, Point, heat_map, legend, model_line, quality_by_dims, quality_by_layer, size_line
+from demitasse.charts import (
+    STYLE,
+    Line,
+    Point,
+    handle,
+    heat_map,
+    legend,
+    model_line,
+    quality_by_dims,
+    quality_by_layer,
+    size_line,
+)
 from demitasse.cut import Cut
 from demitasse.cut_scores import Score
 from demitasse.errors import DataError
@@ -25,18 +36,6 @@ Table = dict[Cut, Score]
 
 # The kinds of file, each with the fact that would make it another file tomorrow.
 _KINDS: dict[str, dict[str, None]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-_STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-    "pdf.fonttype": 42,  # letters stay letters, in the SVG too
-    "svg.fonttype": "none",
-    "svg.hashsalt": "demitasse",
-    "text.parse_math": False,  # a name may hold dollar signs
-}
 _WIDTH, _HEIGHT = 4.2, 3.3  # of a panel, in inches
 _MOST_LINES = 5
 _MOST_MATRICES = 4
@@ -59,7 +58,7 @@ def plot_evaluations(evaluations: Sequence[Evaluation], path: str | Path) -> Non
         raise DataError("there is no evaluation to draw; give at least one")
     import matplotlib
 
-    with matplotlib.rc_context(_STYLE), new_file(path) as file:
+    with matplotlib.rc_context(STYLE), new_file(path) as file:
         _figure(evaluations).savefig(file, format=kind[1:], dpi=200, metadata=_KINDS[kind])
 
 
@@ -103,10 +102,7 @@ def _figure(evaluations: Sequence[Evaluation]) -> Figure:
 
 
 def _name_models(figure: Figure, names: Sequence[str], title: str) -> None:
-    from matplotlib.lines import Line2D
-
-    lines = [model_line(name, (), position) for position, name in enumerate(names)]
-    handles = [Line2D([], [], color=line.colour, marker=line.marker, markersize=4) for line in lines]
+    handles = [handle(model_line(name, (), position)) for position, name in enumerate(names)]
     figure.legend(handles, names, loc="outside lower center", ncols=min(len(names), 4), title=title)
 
 

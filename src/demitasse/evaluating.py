@@ -74,7 +74,7 @@ def evaluate(
                 if resamples:
                     draws[scores[-1].cell] = mean_draws([drawn[way] for way in ways])
     return Evaluation(
-        model=str((encoder.record.get("source") or {}).get("name") or encoder.architecture),
+        model=encoder.name,
         fingerprint=encoder.fingerprint,
         full=encoder.full,
         precision=encoder.precision,

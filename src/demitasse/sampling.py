@@ -64,6 +64,8 @@ class Sampler:
         self._data, self._batch, self._seed = data, operator.index(batch), operator.index(seed)  # ints, for JSON
         # A source of no weight is never drawn.
         self._shares = np.cumsum([0 if paired_only and not source.paired else source.weight for source in data.sources])
+        # Rounding may bring a draw up to the sum itself, which is past the last source that has a weight.
+        self._last = int(np.searchsorted(self._shares, self._shares[-1]))
         self._turns = [_Turns(source, batch, [seed, number]) for number, source in enumerate(data.sources)]
         self._batches = self._rows = 0
 
@@ -75,9 +77,7 @@ class Sampler:
     def next(self) -> TextBatch:
         """The next batch."""
         draw = np.random.default_rng([_CHOICE, self._seed, self._batches]).random() * self._shares[-1]
-        # Rounding may bring the draw up to the sum itself, which is past the last source that has a weight.
-        last = int(np.searchsorted(self._shares, self._shares[-1]))
-        number = min(int(np.searchsorted(self._shares, draw, side="right")), last)
+        number = min(int(np.searchsorted(self._shares, draw, side="right")), self._last)
         turns = self._turns[number].batch()
         self._batches += 1
         self._rows += len(turns)

@@ -118,10 +118,10 @@ class Student(nn.Module):
         """
         own = [parameter for parameter in self.exits.parameters() if parameter.requires_grad]
         rest = [p for p in [*self.model.parameters(), *self.head.parameters()] if p.requires_grad]
-        layers = {id(parameter) for parameter in self.backbone.layers.parameters()}
+        matrices = {id(parameter) for parameter in self.backbone.layers.parameters() if parameter.ndim == 2}
         flat = [p for p in rest if p.ndim < 2]
-        inner = [p for p in rest if p.ndim == 2 and id(p) in layers]
-        outer = [p for p in rest if p.ndim >= 2 and not (p.ndim == 2 and id(p) in layers)]
+        inner = [p for p in rest if id(p) in matrices]
+        outer = [p for p in rest if p.ndim >= 2 and id(p) not in matrices]
         groups = [(inner, rate, decay), (outer, rate, decay), (flat, rate, 0.0), (own, exit_rate, 0.0)]
         return [
             {"params": parameters, "lr": lr, "base": lr, "weight_decay": weight_decay, "inner": parameters is inner}

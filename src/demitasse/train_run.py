@@ -94,12 +94,12 @@ class Run:
 
     def keep_for_next(self, number: int, before: TorchEncoder, encoder: TorchEncoder) -> None:
         """The model after a stage, with fitted exits: where the next one starts, and its teacher."""
+        assert isinstance(self.objective, Elastic)  # no other has a next stage
         if self.accelerator.is_main_process:
-            if isinstance(self.objective, Elastic) and self.objective.blend < 1:
+            if self.objective.blend < 1:
                 encoder = blended(before, encoder, self.objective.blend)
-            wanted = not isinstance(self.objective, Elastic) or self.objective.exits
             # Exits of a model that was not tuned still fit.
-            if wanted and (self.stages[number].steps or not encoder.exits):
+            if self.objective.exits and (self.stages[number].steps or not encoder.exits):
                 encoder = fit_exits(encoder, self._texts(number + 1), refine=False)
             encoder.save(self.folder.path / f"stage-{number + 1}")
         self.accelerator.wait_for_everyone()
@@ -152,7 +152,7 @@ def goals(objective: Objective, steps: int, options: TrainOptions, *, on_gpu: bo
     first = Goal(Matryoshka(objective.dims), tuned, options.rate, options.dropout, usual)
     # On a CPU, Muon's products of matrices would take as long as the rest of a small batch.
     optimizer = options.optimizer or ("muon" if on_gpu else "adamw")
-    rate = objective.distil_rate or DISTIL_RATES[optimizer]
+    rate = DISTIL_RATES[optimizer] if objective.distil_rate is None else objective.distil_rate
     # A student that is told its teacher's answer needs no noise.
     return [first, Goal(objective, steps - tuned, rate, dropout=False, optimizer=optimizer)]
 

@@ -215,9 +215,10 @@ class Stage:
 
 def _optimizers(name: str, groups: list[dict[str, Any]], *, fused: bool) -> list[torch.optim.Optimizer]:
     """AdamW for all, or Muon for the matrices of the layers and AdamW for the rest."""
-    inner = [group for group in groups if name == "muon" and group["inner"]]
-    rest = [group for group in groups if group not in inner]
-    return [torch.optim.AdamW(rest, fused=fused), *([Muon(inner)] if inner else [])]
+    if name == "adamw":
+        return [torch.optim.AdamW(groups, fused=fused)]
+    parts = [[group for group in groups if group["inner"] is inner] for inner in (False, True)]
+    return [torch.optim.AdamW(parts[0], fused=fused), Muon(parts[1])]
 
 
 class Log:

@@ -79,10 +79,9 @@ class _Model(AbsEncoder):
 
 
 def _meta(encoder: Encoder) -> ModelMeta:
-    source = (encoder.record.get("source") or {}).get("name") or encoder.architecture
     return ModelMeta.create_empty(
         {
-            "name": f"demitasse/{PurePosixPath(source).name}-{encoder.full}",
+            "name": f"demitasse/{PurePosixPath(encoder.name).name}-{encoder.full}",
             "revision": encoder.fingerprint,
             "n_parameters": _parameters(encoder),
             "memory_usage_mb": encoder.model_bytes(encoder.full) / 2**20,
