@@ -36,7 +36,7 @@ def trained(encoder: TorchEncoder, rank: int = 4, steps: int = 4, seed: int = 0)
 
 
 def descend(student: Student, encoder: TorchEncoder, steps: int) -> None:
-    optimizer = torch.optim.AdamW(student.groups(1e-2, 1e-2, 0.01))
+    optimizer = torch.optim.AdamW(student.groups(1e-2, 1e-2, 1e-2, 0.01))
     pull = torch.Generator().manual_seed(1)
     for _ in range(steps):
         optimizer.zero_grad()

@@ -75,6 +75,18 @@ def test_any_cut_comes_back_as_it_was(
     np.testing.assert_allclose(back.cut(*smaller).encode(TEXTS), original.cut(*smaller).encode(TEXTS), atol=1e-5)
 
 
+def test_a_folder_in_half_precision_runs_in_single(encoder: Encoder, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    ordered = with_exits(encoder)
+    ordered.save(tmp_path / "m")
+    for path in (tmp_path / "m").rglob("*.safetensors"):
+        save_file({name: tensor.half() for name, tensor in load_file(path).items()}, path, {"format": "pt"})
+    for layers in range(4):
+        now, before = load(tmp_path / "m").cut(layers).encode(TEXTS), ordered.cut(layers).encode(TEXTS)
+        np.testing.assert_allclose(now, before, atol=5e-3)
+
+
 def test_what_is_saved_says_what_it_is(encoder: Encoder, tmp_path: Path) -> None:
     made = replace(
         with_exits(encoder),

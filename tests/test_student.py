@@ -115,7 +115,7 @@ def test_a_step_moves_the_student_and_not_its_encoder(kind: str, make: Callable[
     before, vectors = weights_of(encoder), encoder.encode(TEXTS[:9])
     rows = rows_of(student, encoder, TEXTS[:9])
     pulled(rows).backward()
-    torch.optim.AdamW(student.groups(1e-2, 1e-2, 0.1)).step()
+    torch.optim.AdamW(student.groups(1e-2, 1e-2, 1e-2, 0.1)).step()
     after = weights_of(encoder)
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert (encoder.encode(TEXTS[:9]) == vectors).all()
@@ -177,7 +177,7 @@ def test_a_depth_trains_its_own_exit_and_what_is_below(depth: int, make: Callabl
 def test_every_parameter_is_in_one_group(kind: str, make: Callable[[str], TorchEncoder]) -> None:
     student = Student(make(kind))
     frozen = next(student.model.parameters()).requires_grad_(False)
-    groups = student.groups(rate=1e-5, exit_rate=1e-2, decay=0.1)
+    groups = student.groups(rate=1e-5, embedding_rate=3e-6, exit_rate=1e-2, decay=0.1)
     listed = [id(parameter) for group in groups for parameter in group["params"]]
     trained = {name: p for name, p in student.named_parameters() if p is not frozen}
     assert sorted(listed) == sorted(map(id, trained.values()))
@@ -185,7 +185,8 @@ def test_every_parameter_is_in_one_group(kind: str, make: Callable[[str], TorchE
     for name, parameter in trained.items():
         group = place[id(parameter)]
         own = name.startswith("exits.")
-        assert group["lr"] == group["base"] == (1e-2 if own else 1e-5)
+        outside = parameter.ndim > 1 and not any(word in name for word in ("layer.", "layers."))
+        assert group["lr"] == group["base"] == (1e-2 if own else 3e-6 if outside else 1e-5), name
         plain = own or "bias" in name or "norm" in name.lower()
         assert group["weight_decay"] == (0 if plain else 0.1), name
     assert all(group["params"] for group in groups)

@@ -9,12 +9,13 @@ from demitasse import DataError
 from demitasse.train_options import SCHEDULES, TrainOptions
 
 COUNTS = ("batch", "accumulate", "save_every", "steps", "micro_batch", "lora", "dev_every", "patience")
+RATES = ("epochs", "rate", "exit_rate", "embedding_rate", "clip")
 BAD = [
     *(({name: 0}, f"{name} must be at least 1, not 0") for name in COUNTS),
     ({"max_tokens": 3}, "max_tokens must be at least 4, not 3"),
     ({"steps": -3}, "steps must be at least 1, not -3"),
-    *(({name: 0.0}, f"{name} must be above 0, not 0.0") for name in ("epochs", "rate", "exit_rate", "clip")),
-    *(({name: math.nan}, f"{name} must be above 0, not nan") for name in ("epochs", "rate", "exit_rate", "clip")),
+    *(({name: 0.0}, f"{name} must be above 0, not 0.0") for name in RATES),
+    *(({name: math.nan}, f"{name} must be above 0, not nan") for name in RATES),
     ({"decay": -0.1}, "decay must be at least 0, not -0.1"),
     ({"warmup": -0.1}, "warmup must be a share of the steps from 0 to 1, not -0.1"),
     ({"warmup": 50}, "warmup must be a share of the steps from 0 to 1, not 50"),

@@ -204,6 +204,22 @@ def test_blend_lies_between_the_weights_before_and_after_tuning(
         dt.Elastic(blend=2)
 
 
+def test_settling_moves_the_last_layer_alone_and_towards_the_tuned_model(encoder: TorchEncoder, tmp_path: Path) -> None:
+    objective = dt.Elastic((8, 16), tune=0.1, settle=0.6, keep=0.0, distil_rate=3e-3)
+    settled = dt.train(encoder, triples(), objective, out=tmp_path / "run", options=replace(SMALL, steps=60))
+    tuned, distilled = (dt.load(tmp_path / "run" / f"stage-{number}", device="cpu") for number in (1, 2))
+    assert len(log(tmp_path / "run")) >= 3
+    texts = zoo.sentences(50, seed=9)
+    for depth in range(encoder.full.layers):
+        np.testing.assert_array_equal(
+            distilled.cut(layers=depth).encode(texts), settled.cut(layers=depth).encode(texts)
+        )
+    kept = [float((tuned.encode(texts) * other.encode(texts)).sum(1).mean()) for other in (distilled, settled)]
+    assert kept[1] > kept[0] + 1e-4
+    with pytest.raises(dt.DataError, match=r"settle must be at least 0 and below 0\.75, not 0\.8"):
+        dt.Elastic(settle=0.8)
+
+
 def test_without_exits_every_depth_has_the_models_own_readout(encoder: TorchEncoder, tmp_path: Path) -> None:
     for tune in (0, 0.5):
         objective = dt.Elastic((8, 32), tune=tune, exits=False)

@@ -46,6 +46,9 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
     micro_batch: Annotated[int | None, typer.Option(help="Rows held in memory at a time (GradCache).")] = None,
     rate: Annotated[float, typer.Option(help="Learning rate.")] = 2e-5,
     exit_rate: Annotated[float, typer.Option(help="Learning rate of the exits.")] = 1e-3,
+    embedding_rate: Annotated[
+        float | None, typer.Option(help="Learning rate of the embeddings; default: that of the layers.")
+    ] = None,
     optimizer: Annotated[
         str | None,
         typer.Option(help="adamw, or muon for the matrices of the layers; default: muon to distil on a GPU."),
@@ -97,7 +100,8 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
 
 
 _SAME = (
-    *("steps", "epochs", "batch", "accumulate", "micro_batch", "rate", "exit_rate", "optimizer", "warmup", "schedule"),
+    *("steps", "epochs", "batch", "accumulate", "micro_batch", "rate", "exit_rate", "embedding_rate", "optimizer"),
+    *("warmup", "schedule"),
     *("decay", "clip", "precision", "dropout", "checkpointing", "lora", "max_tokens", "dev_every", "patience"),
     *("save_every", "seed"),
 )

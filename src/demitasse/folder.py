@@ -169,10 +169,10 @@ def _check_copy(encoder: TorchEncoder, folder: Path) -> None:
 
 def _elastic(folder: Path, manifest: Mapping[str, Any], plain: TorchEncoder) -> TorchEncoder:
     """`plain` with the exits, the head and the dims of a demitasse folder."""
-    tensors = read_tensors(folder / _EXITS)
+    tensors = {name: tensor.float() for name, tensor in read_tensors(folder / _EXITS).items()}
     try:
         exits = {
-            depth: Exit(*(tensors[f"{depth}.{part}"].float().numpy() for part in ("weight", "bias")))
+            depth: Exit(*(tensors[f"{depth}.{part}"].numpy() for part in ("weight", "bias")))
             for depth in manifest["exits"]
         }
         head: Readout = tuple(

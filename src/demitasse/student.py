@@ -49,6 +49,13 @@ class Student(nn.Module):
         self.head = _Steps(encoder.head, raw=raw)
         self._recompute = recompute
 
+    def freeze_below_last(self) -> None:
+        """Train nothing but the last layer and what comes after it."""
+        after = [self.model.get_submodule(name) for name in self.backbone.tail_names]
+        self.requires_grad_(requires_grad=False)
+        for module in (self.backbone.layers[-1], *after, self.head):
+            module.requires_grad_()
+
     @property
     def device(self) -> torch.device:
         """Where it is."""
@@ -111,7 +118,7 @@ class Student(nn.Module):
         exits = {int(depth): steps.exit() for depth, steps in self.exits.items() if isinstance(steps, _Steps)}
         return replace(self._origin, backbone=self.backbone, head=self.head.readout(), exits=exits)
 
-    def groups(self, rate: float, exit_rate: float, decay: float) -> list[dict[str, Any]]:
+    def groups(self, rate: float, embedding_rate: float, exit_rate: float, decay: float) -> list[dict[str, Any]]:
         """The parameters to train, by learning rate and weight decay (none for biases and norms).
 
         `inner` marks the matrices of the layers, which an optimiser may treat in a way of its own.
@@ -122,7 +129,7 @@ class Student(nn.Module):
         flat = [p for p in rest if p.ndim < 2]
         inner = [p for p in rest if id(p) in matrices]
         outer = [p for p in rest if p.ndim >= 2 and id(p) not in matrices]
-        groups = [(inner, rate, decay), (outer, rate, decay), (flat, rate, 0.0), (own, exit_rate, 0.0)]
+        groups = [(inner, rate, decay), (outer, embedding_rate, decay), (flat, rate, 0.0), (own, exit_rate, 0.0)]
         return [
             {"params": parameters, "lr": lr, "base": lr, "weight_decay": weight_decay, "inner": parameters is inner}
             for parameters, lr, weight_decay in groups

@@ -34,6 +34,7 @@ class TrainOptions:
     micro_batch: int | None = None  # rows held in memory at a time, for batches larger than memory (GradCache)
     rate: float = 2e-5
     exit_rate: float = 1e-3  # of the exits, which are small and start from the closed form
+    embedding_rate: float | None = None  # of the embeddings; default: that of the layers
     optimizer: str | None = None  # adamw, or muon for the matrices of layers; default: muon to distil on a GPU
     warmup: float = 0.1  # share of the steps
     schedule: str = "linear"
@@ -58,9 +59,10 @@ class TrainOptions:
         for name, least in (*((name, 1) for name in _COUNTS), ("max_tokens", 4)):  # 4: special tokens take two
             if getattr(self, name) is not None:
                 _at_least(name, getattr(self, name), least)
-        for name in ("epochs", "rate", "exit_rate", "clip"):
-            if not getattr(self, name) > 0:
-                raise DataError(f"{name} must be above 0, not {getattr(self, name)}")
+        for name in ("epochs", "rate", "exit_rate", "embedding_rate", "clip"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise DataError(f"{name} must be above 0, not {value}")
         if not self.decay >= 0:
             raise DataError(f"decay must be at least 0, not {self.decay}")
         if not 0 <= self.warmup <= 1:

@@ -40,6 +40,8 @@ class Stage:
         self.before = sum(stage.steps for stage in run.stages[:number])
         asked = goal.objective
         self.student = Student(start, last_only=asked.last_only, raw=asked.raw, recompute=options.checkpointing)
+        if goal.last_layer_alone:
+            self.student.freeze_below_last()
         if options.lora:
             adapted(self.student, options.lora, options.seed)
         self.student.to(run.accelerator.device)
@@ -49,7 +51,7 @@ class Stage:
         pool_prompt = start.pooling.include_prompt
         self.loader = Loader(reader, options.prompts, options.micro_batch, share, pool_prompt=pool_prompt)
         self.memory: dict[str, torch.Tensor] = {}
-        groups = self.student.groups(goal.rate, options.exit_rate, options.decay)
+        groups = self.student.groups(goal.rate, options.embedding_rate or goal.rate, options.exit_rate, options.decay)
         self.model, *self.optimizers = run.accelerator.prepare(
             self.student, *_optimizers(goal.optimizer, groups, fused=run.accelerator.device.type == "cuda")
         )
@@ -139,14 +141,20 @@ class Stage:
         if run.accelerator.is_main_process:
             other = None if objective.teacher is None else load(objective.teacher, device=str(self.start.device))
             # The model's own vectors are of what the student reads; another teacher reads in its own way.
-            own = replace(self.start, reader=reading(self.start.reader, run.options.max_tokens))
-            write_vectors(path, "anchor", own, run.data, self._drawn(), run.options.prompts)
+            tuned = self.start if self.number == 1 else load(path / "stage-1", device=str(self.start.device))
+            assert isinstance(tuned, TorchEncoder)
+            own = replace(tuned, reader=reading(self.start.reader, run.options.max_tokens))
+            write_vectors(path, self._named("anchor"), own, run.data, self._drawn(), run.options.prompts)
             if other is not None:
-                write_vectors(path, "teacher", other, run.data, self._drawn())
+                write_vectors(path, self._named("teacher"), other, run.data, self._drawn())
         run.accelerator.wait_for_everyone()
-        anchor = TeacherVectors(path, "anchor")
-        teacher = anchor if objective.teacher is None else TeacherVectors(path, "teacher")
+        anchor = TeacherVectors(path, self._named("anchor"))
+        teacher = anchor if objective.teacher is None else TeacherVectors(path, self._named("teacher"))
         return Teaching(objective, run.options.loss, teacher, anchor)
+
+    def _named(self, vectors: str) -> str:
+        """A name of files for this stage's vectors, since each stage draws other texts."""
+        return vectors if self.number == 1 else f"{vectors}-{self.number}"
 
     def _drawn(self) -> Iterator[TextBatch]:
         """Every batch this stage will draw."""
@@ -164,7 +172,7 @@ class Stage:
         if run.accelerator.is_main_process:
             self.student.eval()
             encoder = self.student.encoder()
-            scores = dev_scores(encoder, run.dev, self.goal.objective.cuts(encoder.full), options.prompts)
+            scores = dev_scores(encoder, run.dev, run.objective.cuts(encoder.full), options.prompts)
             mean = sum(scores.values()) / len(scores)
             run.folder.log({"step": self.before + step, "dev": round(mean, 3), "scores": scores})
             if mean > run.best:
