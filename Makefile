@@ -28,6 +28,7 @@ test: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	tests/browser.sh
 	$(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 
 fix: install

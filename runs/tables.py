@@ -15,8 +15,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmark_tables import compare_cpu, encode_cpu, encode_gpu, openvino, plan_check, train_step
+
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/log.md", "docs/speed.md", "docs/objectives.md", "src/demitasse/model/README.md")
+PAGES = (
+    *("README.md", "docs/log.md", "docs/speed.md", "docs/objectives.md", "docs/models.md"),
+    "src/demitasse/model/README.md",
+)
 DIMS = (32, 64, 128, 256, 384)
 LAPTOP = {  # results/laptop, and what each run was
     "espresso-compress=none": "ESE, no compression",
@@ -114,64 +119,6 @@ def built_in() -> list[str]:
     return lines
 
 
-def benchmark(name: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
-    return loaded
-
-
-def encode_cpu() -> list[str]:
-    """Every method at every number of layers, and its ratio to sentence-transformers at the same number."""
-    rows = benchmark("encode-cpu")["rows"]
-    peer = {row["layers"]: row for row in rows if row["method"] == "sentence-transformers"}
-    lines = [
-        "| layers | | sentences/s | passages/s | one sentence, p50 / p95 ms | first vector, s | peak MB | STS |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for row in sorted(rows, key=lambda row: -row["layers"]):
-        base = peer[row["layers"]]
-
-        def cell(key: str, row: dict[str, Any] = row, base: dict[str, Any] = base) -> str:
-            times = row[key] / base[key]
-            value = f"{row[key]:,.0f}" if row[key] >= 10 else f"{row[key]:.1f}"
-            return value if row is base else f"{value} ({times:.1f}x)"
-
-        faster = "" if row is base else f" ({base['p50_ms'] / row['p50_ms']:.1f}x)"
-        name = f"**{row['method']}**" if row["method"] == "demitasse int8" else row["method"]
-        lines.append(
-            f"| {row['layers']} | {name} | {cell('sentences_a_second')} | {cell('passages_a_second')} "
-            f"| {row['p50_ms']:.2f} / {row['p95_ms']:.2f}{faster} | {row['first_vector_seconds']:.2f} "
-            f"| {row['peak_megabytes']:,.0f} | {row['sts']:.1f} |"
-        )
-    return lines
-
-
-def encode_gpu() -> list[str]:
-    """Texts a second on a GPU."""
-    measured = benchmark("encode-gpu")
-    lines = [
-        "| texts | layers | sentence-transformers | plain loop | demitasse, new texts | demitasse | ratio |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for kind in ("sentences", "passages"):
-        for layers, row in measured[kind]["texts_a_second"].items():
-            cells = [
-                f"{row[name]:,.0f}" if name in row else "-"
-                for name in ("sentence-transformers", "plain loop", "demitasse, new texts", "demitasse")
-            ]
-            ratio = f"{row['ratio']:.1f}x" if "ratio" in row else "-"
-            tokens = round(measured[kind]["mean_tokens"])
-            lines.append(f"| {kind}, {tokens} tokens | {layers} | " + " | ".join(cells) + f" | {ratio} |")
-    return lines
-
-
-def openvino() -> list[str]:
-    """OpenVINO on one graph beside the built-in blocks."""
-    lines = ["| | sentences/s | one sentence, p50 ms |", "|---|---|---|"]
-    for name, row in benchmark("openvino")["rows"].items():
-        lines.append(f"| {name} | {row['sentences_a_second']:,.0f} | {row['p50_ms']:.2f} |")
-    return lines
-
-
 def parity() -> list[str]:
     """Blocks against torch."""
     lines = [
@@ -234,16 +181,6 @@ def laptop_dev() -> list[str]:
     return lines
 
 
-def train_step() -> list[str]:
-    """What a step costs, and its ratio to the plain one."""
-    models = benchmark("train-step")["models"]
-    lines = ["| | " + " | ".join(models) + " |", "|---|" + "---|" * len(models)]
-    for name in next(iter(models.values())):
-        cells = [f"{rows[name]['ms']:.0f} ms ({rows[name]['ratio']:.2f}x)" for rows in models.values()]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return lines
-
-
 def objective_parity() -> list[str]:
     """The largest relative difference from other implementations."""
     lines = ["| | slow reference | sentence-transformers 6.2 | angle-emb 0.6.1 |", "|---|---|---|---|"]
@@ -260,6 +197,8 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "architectures": architectures,
     "built in": built_in,
     "encode cpu": encode_cpu,
+    "compare cpu": compare_cpu,
+    "plan check": plan_check,
     "encode gpu": encode_gpu,
     "openvino": openvino,
     "parity": parity,

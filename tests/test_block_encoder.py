@@ -82,6 +82,31 @@ def test_a_saved_cut_holds_only_its_blocks(blocks: Encoder, tmp_path: Path) -> N
         again.cut(layers=2)
 
 
+def test_a_saved_cut_says_what_it_is_a_cut_of(blocks: Encoder, tmp_path: Path) -> None:
+    small = blocks.cut(layers=2, dims=100)
+    small.save(tmp_path / "small")
+    again = load(tmp_path / "small")
+    assert again.fingerprint == small.fingerprint != blocks.fingerprint
+    whole, part = (json.loads((folder / MARK).read_text()) for folder in (BUILT_IN, tmp_path / "small"))
+    for same in ("fingerprint", "precision", "source", "objective", "data", "reader"):
+        assert part[same] == whole[same]
+    # Of what was measured, as much as holds for the cut.
+    assert {entry["cut"] for entry in whole["cuts"]} > {entry["cut"] for entry in part["cuts"]}
+    assert all(Cut.parse(entry["cut"]) == Cut.parse(entry["cut"]).within(small.full) for entry in part["cuts"])
+    assert part["against_torch"]["mean_cosine"].keys() == {"0", "1", "2"}
+    assert [again.model_bytes(cut) for cut in grid([0, 2], [64])] == [
+        blocks.model_bytes(cut) for cut in grid([0, 2], [64])
+    ]
+
+
+def test_a_cut_of_a_cut_can_be_saved_where_it_came_from(blocks: Encoder, tmp_path: Path) -> None:
+    blocks.cut(layers=2, dims=100).save(tmp_path / "small")
+    expected = blocks.cut(1, 32).encode(TEXTS)
+    load(tmp_path / "small").cut(1, 32).save(tmp_path / "small")
+    np.testing.assert_allclose(load(tmp_path / "small").encode(TEXTS), expected, atol=1e-6)
+    assert not (tmp_path / "small" / "layer_2.onnx").exists()
+
+
 def test_a_stream_is_read_a_window_or_two_ahead(blocks: Encoder) -> None:
     read = 0
 

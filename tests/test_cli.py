@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import zoo
 
-from demitasse import Encoder, __version__, load
+from demitasse import Cut, Encoder, MeasureOptions, __version__, load, store
 from demitasse.blocks import BUILT_IN
 from demitasse.cli import main
 
@@ -115,6 +115,26 @@ def test_vectors_are_written_to_jsonl(run: Callable[..., Ran], model: Path, enco
     assert [path.name for path in tmp_path.iterdir()] == ["v.jsonl"]
 
 
+@pytest.mark.parametrize("kind", ["float32", "float16", "int8", "binary"])
+def test_vectors_are_written_as_they_are_to_be_kept(
+    kind: str, run: Callable[..., Ran], model: Path, encoder: Encoder, tmp_path: Path
+) -> None:
+    expected = store(encoder.cut(1, 12).encode(TEXTS), kind)
+    ran = run("encode", "-m", model, "-c", "1x12", "--vectors", kind, "-o", tmp_path / "v.npy", *TEXTS)
+    assert ran.code == 0, ran.err
+    assert f"4 {'' if kind == 'float32' else kind + ' '}vectors of 1x12 written" in ran.err
+    kept = np.load(tmp_path / "v.npy")
+    assert kept.dtype == expected.dtype
+    assert kept.shape == expected.shape
+    difference = np.abs(kept.astype(float) - expected)
+    assert difference.max() <= (1 if kind == "int8" else 1e-3)  # a number between two steps may fall to either
+    if kind != "float16":
+        ran = run("encode", "-m", model, "-c", "1x12", "--vectors", kind, *TEXTS)
+        np.testing.assert_allclose(rows(ran.out), kept, atol=1e-6)
+        whole = [isinstance(json.loads(line)["vector"][0], int) for line in ran.out.splitlines()]
+        assert whole == [kind != "float32"] * len(TEXTS)
+
+
 def test_bytes_that_are_no_text_have_a_defined_vector(run: Callable[..., Ran], model: Path, encoder: Encoder) -> None:
     ran = run("encode", "-m", model, stdin=b"kan \xff\xfe lor\n")
     assert ran.code == 0
@@ -175,12 +195,19 @@ def test_export_writes_blocks_that_give_the_same_vectors(
     np.testing.assert_allclose(load(tmp_path / "blocks").encode(TEXTS), encoder.cut(1, 8).encode(TEXTS), atol=1e-5)
 
 
-def test_the_demo_searches_for_what_it_is_asked(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("demitasse.demo.ROUNDS", 1)
+def test_the_demo_searches_for_what_it_is_asked(
+    run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("demitasse.demo.OPTIONS", MeasureOptions(cuts=[Cut(0, 32)], rounds=2, seconds=1))
     ran = run("demo", "a knocking noise in the heating")
     assert ran.code == 0, ran.err
     assert "6x384  Our heating has been making a knocking noise since yesterday." in ran.out
-    assert "100%" in ran.out
+    assert "100.0%" in ran.out
+    assert [path.name for path in tmp_path.iterdir()] == ["demitasse-report.html"]
+    assert f"{tmp_path / 'demitasse-report.html'} has all 8 rows" in ran.out
+    refused = run("demo", "--report", "report.txt")
+    assert (refused.code, refused.out) == (2, "")
 
 
 def test_the_version_is_shown(run: Callable[..., Ran]) -> None:
@@ -201,6 +228,8 @@ BAD_CALLS = {
     "half a file": ("encode -m {model} -i {here}/half.gz", "to its end"),
     "two sources": ("encode -m {model} -i {here}/short.txt a", "both as arguments and by --input"),
     "unknown format": ("encode -m {model} -o {here}/v.csv a", "end it in .npy or .jsonl"),
+    "unknown kind of vectors": ("encode -m {model} --vectors int4 a", "use one of float32, float16, int8, binary"),
+    "digits of float16": ("encode -m {model} --vectors float16 a", "float16 saves nothing in JSON lines"),
     "unknown prompt": ("encode -m {model} --prompt sts a", "no prompt 'sts'; use one of document, query"),
     "unknown device": ("encode -m {model} --device tpu9 a", "device 'tpu9' cannot be used here"),
     "too few sentences": ("fit {here}/short.txt -b {model} -o {here}/x", "1 sentences are too few"),

@@ -74,16 +74,25 @@ def test_one_evaluation_shows_every_cut(tmp_path: Path) -> None:
     said = written([made(groups=["sts", "search"])], tmp_path)
     for number in ("0.1", "0.3", "10.2", "30.3"):
         assert said.count(number) >= 2, number  # in the table of either group
-    assert {"tiny (3x32); shaded: 95% intervals", "sts: Spearman ×100", "search", "layers", "dims"} <= set(said)
+    shaded = "shaded: 95% intervals of the smallest and the largest size"
+    assert {f"tiny (3x32); {shaded}", "sts: Spearman ×100", "search", "layers", "dims"} <= set(said)
     assert said.count("Spearman ×100") == 4  # two panels of lines in two rows
 
 
-def test_intervals_are_shaded_where_there_are_any() -> None:
-    assert [len(panel.collections) for panel in drawn([made()])] == [0, 3, 4]
-    for panel in drawn([made(half=None)])[1:]:
-        assert all(path.vertices.size == 0 for band in panel.collections for path in band.get_paths())
+def test_intervals_of_the_ends_are_shaded_where_there_are_any() -> None:
+    assert [shaded(panel) for panel in drawn([made()])] == [[], [True, False, True], [True, False, False, True]]
+    two_sizes = made(cuts=grid([1, 3], [8, 16, 32]))
+    assert [shaded(panel) for panel in drawn([two_sizes])] == [[], [True, False, True], [True, True]]
+    assert [shaded(panel) for panel in drawn([made(cuts=grid([1, 3], [8]))])] == [[], [True]]
+    assert [shaded(panel) for panel in drawn([made(half=None)])] == [[], [False] * 3, [False] * 4]
+    assert [shaded(panel) for panel in drawn([made("one"), made("two"), made("three")])] == [[True] * 3] * 3
     low, high = (drawn([made(half=half)])[1].collections[0].get_paths()[0].get_extents().y1 for half in (0.5, 1.5))
     assert high - low == pytest.approx(1.0)
+
+
+def shaded(panel: Axes) -> list[bool]:
+    """Which of a panel's lines have a band that can be seen."""
+    return [any(path.vertices.size for path in band.get_paths()) for band in panel.collections]
 
 
 def drawn(evaluations: Sequence[Evaluation]) -> list[Axes]:

@@ -13,7 +13,7 @@ import zoo
 from sentence_transformers import SentenceTransformer
 
 from demitasse import Cut, DataError, Encoder, FolderError, export, fit_exits, grid, load
-from demitasse.exporting import FORMATS
+from demitasse.exporting import FORMATS, export_traced
 
 TEXTS = [*zoo.sentences(30, seed=5), "", "kan " * 60]
 
@@ -41,6 +41,9 @@ def test_int8_blocks_are_close_at_every_depth_and_smaller(fitted: Encoder, tmp_p
     whole = export(fitted, tmp_path / "fp32", format="blocks", sentences=sentences)
     small = export(fitted, tmp_path / "int8", format="blocks-int8", sentences=sentences)
     assert min(small.mean_cosine.values()) > 0.99
+    export_traced(fitted, tmp_path / "again", tmp_path / "fp32", format="blocks-int8", sentences=sentences)
+    for path in (tmp_path / "int8").iterdir():
+        assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes()
     layer = "layer_1.onnx"
     assert (tmp_path / "int8" / layer).stat().st_size < 0.5 * (tmp_path / "fp32" / layer).stat().st_size
     assert whole.max_difference < 1e-5 < small.max_difference

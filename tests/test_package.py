@@ -43,7 +43,7 @@ def test_a_missing_extra_is_the_line_to_type(name: str, extra: str) -> None:
 def test_every_error_is_an_ordinary_one_too() -> None:
     errors = importlib.import_module("demitasse.errors")
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
-    assert len(kinds) == 9
+    assert len(kinds) == 10
     for kind in kinds:
         assert issubclass(kind, errors.DemitasseError)
         assert kind is errors.DemitasseError or issubclass(kind, (ValueError, ImportError, RuntimeError))

@@ -54,7 +54,7 @@ def test_the_commands_of_the_readme_run(
     place: Path, model_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("demitasse ")]
-    assert len(lines) == 12
+    assert len(lines) == 17
     handler = signal.getsignal(signal.SIGTERM)
     for line in lines:
         monkeypatch.setattr(sys, "argv", shlex.split(line.replace(MODEL, str(model_folder("MiniLM shape")))))

@@ -39,6 +39,7 @@ def test_the_wheel_holds_the_model_and_stays_small(wheel: Path) -> None:
     assert wheel.stat().st_size < 40e6
     names = set(ZipFile(wheel).namelist())
     assert {"demitasse/model/layer_6.onnx", "demitasse/model/README.md", "demitasse/corpus.txt"} <= names
+    assert {"demitasse/report/page.html", "demitasse/report/page.css", "demitasse/report/choose.js"} <= names
     assert {"demitasse/sample/pairs.jsonl", "demitasse/sample/questions.jsonl"} <= names
     assert not any(name.startswith(("tests", "runs", "benchmarks")) for name in names)
 

@@ -75,6 +75,17 @@ def test_a_full_memory_starts_afresh(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(remembered._memory.counts) < 1000
 
 
+def test_anew_it_remembers_nothing_and_gives_the_same() -> None:
+    tokenizer, remembered = fresh()
+    remembered.batch(corpus()[:60])
+    before = len(remembered._memory.counts)
+    again = remembered.anew()
+    assert len(again._memory.counts) == 0
+    rows = again.batch(corpus()[:90])
+    assert [rows.row(index) for index in range(90)] == [row.ids for row in tokenizer.encode_batch(corpus()[:90])]
+    assert len(remembered._memory.counts) == before > 0
+
+
 def test_threads_may_share_it() -> None:
     tokenizer, remembered = fresh()
     parts = [corpus()[start : start + 30] for start in range(0, 240, 10)]

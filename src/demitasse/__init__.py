@@ -24,12 +24,14 @@ from demitasse.errors import (
     DeviceError,
     FolderError,
     MissingExtra,
+    NothingFits,
     TrainingError,
     TrainingStopped,
 )
 from demitasse.extras import EXPORT, MTEB, TRAIN, need
 
 if TYPE_CHECKING:
+    from demitasse.budget import Budget as Budget
     from demitasse.compress import Principal as Principal
     from demitasse.compress import Published as Published
     from demitasse.elastic import Elastic as Elastic
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from demitasse.fitting import fit_exits as fit_exits
     from demitasse.integrations.mteb import mteb_model as mteb_model
     from demitasse.loading import load as load
+    from demitasse.measure_options import MeasureOptions as MeasureOptions
+    from demitasse.measuring import measure as measure
     from demitasse.objectives import AdaptiveLayer as AdaptiveLayer
     from demitasse.objectives import Espresso as Espresso
     from demitasse.objectives import EspressoReleased as EspressoReleased
@@ -53,10 +57,16 @@ if TYPE_CHECKING:
     from demitasse.pair_losses import InfoNCE as InfoNCE
     from demitasse.pairs import Pairs as Pairs
     from demitasse.pairs import read_pairs as read_pairs
+    from demitasse.profile import Profile as Profile
+    from demitasse.profile_files import read_profile as read_profile
+    from demitasse.reporting import report as report
+    from demitasse.storing import restore as restore
+    from demitasse.storing import store as store
     from demitasse.train_options import TrainOptions as TrainOptions
     from demitasse.training import train as train
 
 _IN = {
+    "budget": ("Budget",),
     "compress": ("Principal", "Published"),
     "elastic": ("Elastic",),
     "encoder": ("Encoder",),
@@ -67,22 +77,34 @@ _IN = {
     "fitting": ("fit_exits",),
     "integrations.mteb": ("mteb_model",),
     "loading": ("load",),
+    "measure_options": ("MeasureOptions",),
+    "measuring": ("measure",),
     "objectives": (
         *("AdaptiveLayer", "Espresso", "EspressoReleased", "Matryoshka", "Matryoshka2d", "Starbucks", "TwoDMSE"),
     ),
     "pair_losses": ("AnglE", "CoSENT", "InfoNCE"),
     "pairs": ("Pairs", "read_pairs"),
+    "profile": ("Profile",),
+    "profile_files": ("read_profile",),
+    "reporting": ("report",),
+    "storing": ("restore", "store"),
     "train_options": ("TrainOptions",),
     "training": ("train",),
 }
 _HOME = {name: module for module, names in _IN.items() for name in names}
-_FREE = ("encoder", "evaluating", "evaluation", "evaluation_files", "loading", "pairs")  # modules that need no extra
+_FREE = {  # modules that need no extra
+    *("encoder", "evaluating", "evaluation", "evaluation_files", "loading", "pairs"),
+    *("budget", "profile", "profile_files"),
+    *("measure_options", "measuring", "storing"),
+    "reporting",
+}
 _NEEDS = {name: TRAIN for name, module in _HOME.items() if module not in _FREE} | {"export": EXPORT, "mteb_model": MTEB}
 
 __all__ = [
     "AdaptiveLayer",
     "AnglE",
     "BackboneError",
+    "Budget",
     "CoSENT",
     "Cut",
     "CutError",
@@ -98,9 +120,12 @@ __all__ = [
     "InfoNCE",
     "Matryoshka",
     "Matryoshka2d",
+    "MeasureOptions",
     "MissingExtra",
+    "NothingFits",
     "Pairs",
     "Principal",
+    "Profile",
     "Published",
     "Starbucks",
     "TrainOptions",
@@ -113,9 +138,14 @@ __all__ = [
     "fit_exits",
     "grid",
     "load",
+    "measure",
     "mteb_model",
     "read_evaluation",
     "read_pairs",
+    "read_profile",
+    "report",
+    "restore",
+    "store",
     "train",
 ]
 

@@ -97,9 +97,24 @@ class BlockEncoder(Encoder):
             for name in files:
                 shutil.copyfile(self.blocks.folder / name, aside / name)
             sizes = {name: (aside / name).stat().st_size for name in files}
-            manifest = {**self.manifest, "full": str(self.full), "exits": self.exit_depths, "files": sizes}
+            manifest = {**self.manifest, **self._facts_of_cut(), "files": sizes}
             write_json(aside / MARK, manifest)
             open_blocks(aside, manifest)
+
+    def _facts_of_cut(self) -> dict[str, Any]:
+        """What the manifest says of the whole model, as far as it holds for this cut; fingerprint and source stay."""
+        fitted = [(entry, Cut.parse(entry["cut"])) for entry in self.manifest.get("cuts") or ()]
+        facts: dict[str, Any] = {
+            "full": str(self.full),
+            "exits": self.exit_depths,
+            "cuts": [entry for entry, cut in fitted if cut.layers <= self.layers and cut.dims <= self.dims],
+        }
+        compared = self.manifest.get("against_torch")
+        if compared:
+            cosines = compared["mean_cosine"].items()
+            kept = {depth: cosine for depth, cosine in cosines if int(depth) <= self.layers}
+            facts["against_torch"] = {**compared, "mean_cosine": kept}
+        return facts
 
     def _cut_to(self, cut: Cut) -> BlockEncoder:
         return replace(self, layers=cut.layers, dims=cut.dims)

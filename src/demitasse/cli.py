@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import signal
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
 from itertools import islice, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,10 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import demitasse
+from demitasse.cli_check import check
 from demitasse.cli_eval import evaluate
+from demitasse.cli_measure import check_report, measure
+from demitasse.cli_plan import plan
+from demitasse.cli_report import report
 from demitasse.cli_train import train
 from demitasse.cut import Cut
 from demitasse.errors import DataError, DemitasseError, TrainingStopped
+from demitasse.lines import read_lines
 from demitasse.vectors_out import check_format, write_vectors
 
 if TYPE_CHECKING:
@@ -53,18 +56,21 @@ def encode(  # noqa: PLR0913 - options of a command, each named when used
         Path | None, typer.Option("--output", "-o", help="A .npy or .jsonl file; default: stdout.")
     ] = None,
     prompt: Annotated[str | None, typer.Option(help="One of the model's prompts, such as query.")] = None,
+    vectors: Annotated[
+        str, typer.Option(help="How vectors are kept: float32, float16, int8 or binary (eight dims in a byte).")
+    ] = "float32",
     device: DeviceOption = None,
 ) -> None:
     """Encode texts: arguments, a file or stdin, one text a line, as JSON lines or a .npy file."""
-    if output is not None:
-        check_format(output)
+    check_format(output, vectors)
     source = _texts(texts, input)
     encoder = _load(model, cut, device)
     shown, encoded = tee(source)
-    vectors = encoder.encode_iter(encoded, prompt=prompt)
-    count = write_vectors(zip(shown, vectors, strict=True), encoder.full.dims, output)
+    rows = encoder.encode_iter(encoded, prompt=prompt)
+    count = write_vectors(zip(shown, rows, strict=True), encoder.full.dims, output, vectors)
     if output is not None:
-        typer.echo(f"{count} vectors of {encoder.full} written to {output}", err=True)
+        kept = "" if vectors == "float32" else f"{vectors} "
+        typer.echo(f"{count} {kept}vectors of {encoder.full} written to {output}", err=True)
 
 
 @app.command()
@@ -78,7 +84,7 @@ def fit(  # noqa: PLR0913
     device: DeviceOption = None,
 ) -> None:
     """Fit an exit at every depth from unlabelled sentences, so that shallow cuts give good vectors."""
-    lines = islice(_lines(sentences), limit)  # never all of them at once: fitting takes a stream
+    lines = islice(read_lines(sentences), limit)  # never all of them at once: fitting takes a stream
     encoder = _load(base, None, device)
     fitted = demitasse.fit_exits(encoder, lines, order=order, refine=refine)
     fitted.save(out)
@@ -94,6 +100,10 @@ def fit(  # noqa: PLR0913
 
 app.command()(train)
 app.command("eval")(evaluate)
+app.command()(measure)
+app.command()(plan)
+app.command()(check)
+app.command()(report)
 
 
 @app.command()
@@ -135,18 +145,20 @@ def export(
     ] = None,
 ) -> None:
     """Write a model that runs without torch: blocks for every cut, or one ONNX graph of one cut."""
-    lines = None if sentences is None else list(_lines(sentences))
+    lines = None if sentences is None else list(read_lines(sentences))
     typer.echo(demitasse.export(_load(model, cut, "cpu"), out, format=format, sentences=lines))
 
 
 @app.command()
 def demo(
     query: Annotated[list[str] | None, typer.Argument(help="Your own questions to search for.")] = None,
+    report: Annotated[Path, typer.Option(help=".html file to write.")] = Path("demitasse-report.html"),
 ) -> None:
-    """Search a small corpus with the built-in model at several cuts: what each finds and what it costs."""
+    """See it work on the built-in model: a search at several cuts, what each costs here, the best for a budget."""
     from demitasse.demo import show
 
-    show(query)
+    check_report(report)
+    show(query, page=report)
 
 
 @app.callback(invoke_without_command=True)
@@ -169,29 +181,7 @@ def _texts(texts: list[str] | None, source: Path | None) -> Iterator[str]:
         return iter(texts)
     if source is None and sys.stdin.isatty():
         raise DataError("there is nothing to encode; give texts as arguments, --input FILE, or pipe lines to stdin")
-    return _lines(Path("-") if source is None else source)
-
-
-def _lines(source: Path) -> Iterator[str]:
-    """The lines of a file; a wrong name is known at once, before the model is loaded."""
-    if str(source) == "-":
-        return _decoded(nullcontext(sys.stdin.buffer), source)
-    try:
-        opened = gzip.open(source) if source.suffix == ".gz" else source.open("rb")  # noqa: SIM115 - closed by _decoded
-    except OSError as problem:
-        raise DataError(
-            f"cannot read {str(source)!r} ({problem.strerror}); give a file with a text a line"
-        ) from problem
-    return _decoded(opened, source)
-
-
-def _decoded(opened: AbstractContextManager[Iterable[bytes]], source: Path) -> Iterator[str]:
-    try:
-        with opened as lines:
-            for line in lines:
-                yield line.decode("utf-8", "replace").rstrip("\r\n")
-    except (OSError, EOFError) as problem:
-        raise DataError(f"cannot read {str(source)!r} to its end ({problem})") from problem
+    return read_lines(Path("-") if source is None else source)
 
 
 def main() -> None:

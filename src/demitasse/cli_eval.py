@@ -65,7 +65,7 @@ def evaluate(  # noqa: PLR0913 - options of a command, each named when used
     found = read_tasks(tasks or ["sample"], data)
     names = (model, *(compare or ()))
     encoders = [demitasse.load(name, device=device, dtype=precision) for name in names]
-    cuts = [_cuts(encoder.full, *asked, first=not number) for number, encoder in enumerate(encoders)]
+    cuts = [asked_cuts(encoder.full, *asked, first=not number) for number, encoder in enumerate(encoders)]
     if documents is not None:
         Cut(max(documents), 1).within(encoders[0].full)
     evaluations: list[Evaluation] = []
@@ -74,7 +74,7 @@ def evaluate(  # noqa: PLR0913 - options of a command, each named when used
         if document_layers is not None:
             depths = {cut.layers for cut in wanted} if documents is None else {*documents}
             against = sorted(depths & {*range(encoder.full.layers + 1)}) or [encoder.full.layers]
-        with _warnings_on_one_line():
+        with warnings_on_one_line():
             made = demitasse.evaluate(
                 encoder, found, cuts=wanted, document_layers=against, cache=cache, resamples=resamples
             )
@@ -100,7 +100,7 @@ def numbers(text: str, option: str) -> list[int]:
     return sorted({number for first, last in ends for number in range(first, last + 1)})
 
 
-def _cuts(full: Cut, layers: list[int] | None, dims: list[int] | None, *, first: bool) -> list[Cut]:
+def asked_cuts(full: Cut, layers: list[int] | None, dims: list[int] | None, *, first: bool) -> list[Cut]:
     """The cuts of one model; a further one, which may be smaller than the first, is measured at those it has."""
     depths = layers or range(full.layers + 1)
     widths = dims or usual_dims(full.dims)
@@ -113,7 +113,7 @@ def _cuts(full: Cut, layers: list[int] | None, dims: list[int] | None, *, first:
 
 def _check_outputs(json: Path | None, plot: Path | None, cache: Path | None) -> None:
     if plot is not None:
-        from demitasse.eval_plots import picture_kind
+        from demitasse.pictures import picture_kind
 
         picture_kind(plot)
     for option, path in (("--json", json), ("--plot", plot)):
@@ -122,14 +122,14 @@ def _check_outputs(json: Path | None, plot: Path | None, cache: Path | None) -> 
                 raise DataError(
                     f"{option} {path} is a folder; give the name of a file{', or - for stdout' * (path is json)}"
                 )
-            _check_writable(option, path)
+            check_writable(option, path)
     if cache is not None:
         if cache.exists() and not cache.is_dir():
             raise DataError(f"--cache {cache} is a file; give a folder, which is made where there is none")
-        _check_writable("--cache", cache)
+        check_writable("--cache", cache)
 
 
-def _check_writable(option: str, path: Path) -> None:
+def check_writable(option: str, path: Path) -> None:
     """Refuse a place where nothing can be made; nothing is left behind, not even its folder."""
     folder = path if path.is_dir() else next(parent for parent in path.absolute().parents if parent.exists())
     try:
@@ -158,7 +158,8 @@ def _write(evaluations: list[Evaluation], json: Path | None) -> None:
 
 
 @contextmanager
-def _warnings_on_one_line() -> Iterator[None]:
+def warnings_on_one_line() -> Iterator[None]:
+    """Within the block, a warning is a line on stderr."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_: typer.echo(f"warning: {message}", err=True)

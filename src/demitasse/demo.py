@@ -1,20 +1,24 @@
-"""`demitasse demo`: the same small search at several cuts of the built-in model, with what each cut costs."""
+"""`demitasse demo`: a search at several cuts of the built-in model, what each costs here, and the best for a budget."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import median
+from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
+from demitasse.budget import Budget
 from demitasse.corpus import corpus
 from demitasse.cut import Cut
-from demitasse.encoder import Encoder, Vectors
+from demitasse.encoder import Encoder
+from demitasse.errors import NothingFits
 from demitasse.loading import load
+from demitasse.measure_options import MeasureOptions
+from demitasse.measuring import measure
+from demitasse.profile import Profile
+from demitasse.profile_table import print_table, rows_table, show_profile
+from demitasse.reporting import report
 
 CUTS = (Cut(6, 384), Cut(6, 64), Cut(3, 128), Cut(1, 128), Cut(0, 128))
 QUERIES = (
@@ -23,54 +27,38 @@ QUERIES = (
     "how to make better espresso at home",
     "which animals live in clean water?",
 )
-NEIGHBOURS = 10
-ROUNDS = 5
+BUDGETS = {
+    "under 2 ms": Budget(latency_ms=2),
+    "97% quality": Budget(quality=0.97),
+    "64 bytes": Budget(vector_bytes=64),
+}
+NEXT = "demitasse plan --model MODEL --texts texts.txt --latency-ms 5"
+OPTIONS = MeasureOptions(seconds=12)
 
 
-@dataclass(frozen=True)
-class Row:
-    """What one cut costs and how far it agrees with the full model."""
-
-    cut: Cut
-    model_bytes: int
-    texts_a_second: float
-    query_ms: float
-    same_first: float  # share of texts whose nearest neighbour is the full model's
-    shared_neighbours: float  # mean share of the ten nearest that are among the full model's
-
-
-def measure(encoder: Encoder, texts: Sequence[str], cuts: Sequence[Cut] = CUTS, rounds: int = ROUNDS) -> list[Row]:
-    """Every cut on `texts`, timed in turns, each text also sought among the others."""
-    encoders = [encoder.cut(*cut) for cut in cuts]
-    vectors = [small.encode(texts, progress=False) for small in encoders]  # warms up, too
-    batch_seconds: list[list[float]] = [[] for _ in cuts]
-    query_seconds: list[list[float]] = [[] for _ in cuts]
-    for turn in range(rounds):
-        for place, small in enumerate(encoders):
-            batch_seconds[place].append(_seconds(small, texts))
-            query_seconds[place] += [_seconds(small, [text]) for text in texts[turn::rounds][:20]]
-    nearest = [_nearest(rows) for rows in vectors]
-    rows = []
-    for place, cut in enumerate(cuts):
-        shared = [len({*ours} & {*full}) / NEIGHBOURS for ours, full in zip(nearest[place], nearest[0], strict=True)]
-        rows.append(
-            Row(
-                cut,
-                encoder.model_bytes(cut),
-                len(texts) / median(batch_seconds[place]),
-                1000 * median(query_seconds[place]),
-                float(np.mean(nearest[place][:, 0] == nearest[0][:, 0])),
-                float(np.mean(shared)),
-            )
-        )
-    return rows
-
-
-def show(queries: Sequence[str] | None = None, console: Console | None = None) -> None:
-    """Search the corpus for `queries` and print what every cut finds and costs."""
+def show(
+    queries: Sequence[str] | None = None,
+    console: Console | None = None,
+    *,
+    page: Path,
+    options: MeasureOptions | None = None,
+) -> None:
+    """Search the corpus at every cut, measure all of them, recommend one for three budgets, and write the report."""
     console = console or Console()
-    encoder, texts = load(), corpus()
-    queries = list(queries or QUERIES)
+    encoder = load()
+    _search(encoder, list(queries or QUERIES), console)
+    console.print("measuring every cut on this machine …", style="dim", highlight=False)
+    profile = measure(options=options or OPTIONS)
+    show_profile(profile, console, CUTS)
+    _recommend(profile, console)
+    report(profile, page)
+    said = f"{page.absolute()} has all {len(profile.rows)} rows, and sliders for a budget of your own"
+    console.print(f"\n{said}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"for a model and texts of your own: {NEXT}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _search(encoder: Encoder, queries: Sequence[str], console: Console) -> None:
+    texts = corpus()
     console.print(f"{encoder!r}")
     console.print(f"{len(texts)} sentences, searched at {len(CUTS)} cuts of this one model, written layers x dims\n")
     documents = encoder.encode_cuts(texts, CUTS, progress=False)
@@ -81,38 +69,15 @@ def show(queries: Sequence[str] | None = None, console: Console | None = None) -
             best = texts[int(np.argmax(documents[cut] @ asked[cut][number]))]
             console.print(f"  {cut!s:>6}  {best}", highlight=False, markup=False, no_wrap=True, overflow="ellipsis")
         console.print()
-    table = Table(title="what each cut costs here, and how far it agrees with the full model", title_justify="left")
-    for heading in (
-        "cut",
-        "model MB",
-        "vector bytes",
-        "texts/s",
-        "one text, ms",
-        "same first hit",
-        "same ten hits",
-    ):
-        table.add_column(heading, justify="right")
-    for row in measure(encoder, texts):
-        table.add_row(
-            str(row.cut),
-            f"{row.model_bytes / 1e6:.1f}",
-            str(4 * row.cut.dims),
-            f"{row.texts_a_second:,.0f}",
-            f"{row.query_ms:.2f}",
-            f"{row.same_first:.0%}",
-            f"{row.shared_neighbours:.0%}",
-        )
-    console.print(table)
 
 
-def _seconds(encoder: Encoder, texts: Sequence[str]) -> float:
-    begun = time.perf_counter()
-    encoder.encode(texts, progress=False)
-    return time.perf_counter() - begun
-
-
-def _nearest(vectors: Vectors) -> np.ndarray:
-    """The ten nearest others of each row, nearest first."""
-    scores = vectors @ vectors.T
-    np.fill_diagonal(scores, -np.inf)
-    return np.argsort(-scores, axis=1, kind="stable")[:, :NEIGHBOURS]
+def _recommend(profile: Profile, console: Console) -> None:
+    """The best row for each budget; a machine may be too slow for one of them."""
+    console.print("\nthe best cut for each of three budgets", style="bold", highlight=False)
+    found = {}
+    for words, budget in BUDGETS.items():
+        try:
+            found[words] = profile.best(budget)
+        except NothingFits as problem:
+            console.print(f"{words}: {problem}", highlight=False, markup=False)
+    print_table(rows_table(profile, found), console)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from demitasse.atomic import new_file
 from demitasse.charts import (
-    STYLE,
     Line,
     Point,
     handle,
@@ -25,7 +23,7 @@ from demitasse.cut import Cut
 from demitasse.cut_scores import Score
 from demitasse.errors import DataError
 from demitasse.evaluation import Evaluation
-from demitasse.extras import need
+from demitasse.pictures import picture_kind, save_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,8 +32,6 @@ if TYPE_CHECKING:
 Panel = Callable[["Axes"], None]
 Table = dict[Cut, Score]
 
-# The kinds of file, each with the fact that would make it another file tomorrow.
-_KINDS: dict[str, dict[str, None]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 _WIDTH, _HEIGHT = 4.2, 3.3  # of a panel, in inches
 _MOST_LINES = 5
 _MOST_MATRICES = 4
@@ -45,30 +41,19 @@ _METRICS = {"spearman": "Spearman", "ndcg@10": "nDCG@10"}
 def plot_evaluations(evaluations: Sequence[Evaluation], path: str | Path) -> None:
     """Draw evaluations to a .png, .svg or .pdf, one row of panels for each group of tasks.
 
-    One evaluation: every cut in numbers, then quality by layers and by dims, shaded with the 95% interval; where
-    documents were cut to several numbers of layers, the combinations instead. Several evaluations: a line for each.
+    One evaluation: every cut in numbers, then quality by layers and by dims, the smallest and the largest size shaded
+    with the 95% interval; where documents were cut to several numbers of layers, the combinations instead. Several
+    evaluations: a line for each.
 
     >>> import demitasse as dt
     >>> evaluation = dt.evaluate(encoder, ["sample"], cuts=dt.grid([1, 2, 3], [8, 32]), resamples=100)
     >>> plot_evaluations([evaluation], out.with_suffix(".svg"))
     """
     path = Path(path)
-    kind = picture_kind(path)
+    picture_kind(path)
     if not evaluations:
         raise DataError("there is no evaluation to draw; give at least one")
-    import matplotlib
-
-    with matplotlib.rc_context(STYLE), new_file(path) as file:
-        _figure(evaluations).savefig(file, format=kind[1:], dpi=200, metadata=_KINDS[kind])
-
-
-def picture_kind(path: Path) -> str:
-    """The kind of picture that `path` is to be, such as ".png", if it can be drawn here."""
-    kind = path.suffix.lower()
-    if kind not in _KINDS:
-        raise DataError(f"{path.name!r} does not say what kind of picture it is; end it with {', '.join(_KINDS)}")
-    need("drawing a picture", {"matplotlib": "plots"})
-    return kind
+    save_picture(path, lambda: _figure(evaluations))
 
 
 def _figure(evaluations: Sequence[Evaluation]) -> Figure:
@@ -95,6 +80,7 @@ def _figure(evaluations: Sequence[Evaluation]) -> Figure:
     banded = any(isinstance(panel, _Lines) and panel.banded for row in rows for panel in row)
     shading = "shaded: 95% intervals" if banded else ""
     if alone:
+        shading += " of the smallest and the largest size" * banded
         figure.suptitle("; ".join(filter(None, [f"{names[0]} ({evaluations[0].full})", shading])))
     else:
         _name_models(figure, names, shading)
@@ -209,7 +195,13 @@ def _over_dims(table: Table, layers: int) -> list[Point]:
 
 def _size_lines(sizes: Iterable[int], points: Callable[[int], list[Point]]) -> list[Line]:
     few = _few(sizes, _MOST_LINES)
-    return [size_line(f"{size}", points(size), place / max(1, len(few) - 1)) for place, size in enumerate(few)]
+    lines = [size_line(f"{size}", points(size), place / max(1, len(few) - 1)) for place, size in enumerate(few)]
+    # Bands of neighbouring sizes lie on one another; those at the ends say how wide they are.
+    return [*lines[:1], *map(_without_band, lines[1:-1]), *lines[1:][-1:]]
+
+
+def _without_band(line: Line) -> Line:
+    return replace(line, points=[replace(point, low=None, high=None) for point in line.points])
 
 
 def _few(values: Iterable[int], most: int) -> list[int]:

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import platform
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from demitasse._version import __version__
 from demitasse.cut import Cut, grid, usual_dims
 from demitasse.cut_scores import Cell, Draws, Place, Score, TaskFacts, ends, group_means, mean_draws, shallow_means
-from demitasse.embedding_cache import EmbeddingCache, encode_layers
+from demitasse.embedding_cache import EmbeddingCache
 from demitasse.encoder import Encoder, Vectors
 from demitasse.errors import CutError, DataError
 from demitasse.evaluation import Evaluation
-from demitasse.exits import unit_rows
+from demitasse.machine import versions
 from demitasse.progress import progress_bar
 from demitasse.resampling import RESAMPLES, resampled_many
 from demitasse.task_files import read_tasks
+from demitasse.task_rows import encode_sides, texts_of
 from demitasse.tasks import PairTask, Scores, SearchTask, Task, check_names
 
 Way = tuple[int, int, int]  # dims, layers of the documents, layers of the queries
-_LIBRARIES = ("numpy", "onnxruntime", "tokenizers", "torch", "transformers")
 
 
 def evaluate(
@@ -54,13 +49,13 @@ def evaluate(
     (Cut(layers=1, dims=8), Cut(layers=3, dims=32))
     """
     begun = time.perf_counter()
-    found, places = _tasks(tasks), _places(encoder, cuts, document_layers)
+    found, places = given_tasks(tasks), _places(encoder, cuts, document_layers)
     if isinstance(resamples, bool) or not isinstance(resamples, int) or resamples < 0:
         raise DataError(f"resamples is {resamples!r}; give a whole number such as {RESAMPLES}, or 0 for no intervals")
     open_cache = _caches(encoder, cache)
     scores: list[Score] = []
     draws: dict[Cell, Draws] = {}
-    with progress_bar("evaluating", sum(map(len, chain(*(_texts(task).values() for task in found))))) as advance:
+    with progress_bar("evaluating", sum(map(len, chain(*(texts_of(task).values() for task in found))))) as advance:
         for task in found:  # one after the other: the vectors of only one are held in memory
             measured = measure(encoder, task, places, open_cache, partial(advance, note=task.name))
             drawn: dict[Way, Draws] = {}
@@ -78,7 +73,7 @@ def evaluate(
         fingerprint=encoder.fingerprint,
         full=encoder.full,
         precision=encoder.precision,
-        versions=_versions(),
+        versions=versions(),
         tasks=tuple(_facts(task) for task in found),
         scores=tuple(scores),
         means=group_means(scores, draws),
@@ -98,29 +93,17 @@ def measure(
 ) -> dict[Way, Scores]:
     """What `task` scores for all ways of scoring it at `places`, each text encoded once and each way scored once."""
     ways = sorted({way for place in places for way in _ways(task, place)})
-    texts = _texts(task)
-    layers: dict[str | None, set[int]] = {prompt: set() for prompt in texts}
-    for _, documents, queries in ways:
-        for side, number in zip(task.sides, (queries, documents), strict=True):
-            layers[side.prompt].add(number)
-    rows = {
-        prompt: encode_layers(encoder, held, layers[prompt], prompt, cache(prompt), advance)
-        for prompt, held in texts.items()
-    }
-    places_of = {prompt: {text: number for number, text in enumerate(held)} for prompt, held in texts.items()}
-    first, second = (
-        _Rows(rows[prompt], np.array([places_of[prompt][text] for text in side])) for side, prompt in task.sides
-    )
+    queries, documents = {way[2] for way in ways}, {way[1] for way in ways}
+    first, second = encode_sides(encoder, task, (queries, documents), cache, advance)
     scores: dict[Way, Scores] = {}
     for dims, of_dims in groupby(ways, itemgetter(0)):
         held: dict[int, Vectors] = {}  # queries are few; of documents, one number of layers at a time is held
-        for documents, here in groupby(of_dims, itemgetter(1)):
-            right = second(documents, dims)
+        for number, here in groupby(of_dims, itemgetter(1)):
+            right = second(number, dims)
             for way in here:
-                queries = way[2]
-                if queries not in held:
-                    held[queries] = first(queries, dims)
-                scores[way] = task.score(held[queries], right)
+                if way[2] not in held:
+                    held[way[2]] = first(way[2], dims)
+                scores[way] = task.score(held[way[2]], right)
     return scores
 
 
@@ -131,28 +114,7 @@ def _ways(task: Task, place: Place) -> list[Way]:
     return [*ways, (dims, layers, documents)] if isinstance(task, PairTask) and layers != documents else ways
 
 
-def _texts(task: Task) -> dict[str | None, list[str]]:
-    """The texts of both sides by their prompt, none of them twice."""
-    found: dict[str | None, dict[str, None]] = {}
-    for texts, prompt in task.sides:
-        found.setdefault(prompt, {}).update(dict.fromkeys(texts))
-    return {prompt: [*texts] for prompt, texts in found.items()}
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """The rows of one side of a task, at any cut."""
-
-    rows: Mapping[int, Vectors]  # at full width, by number of layers
-    numbers: npt.NDArray[np.int64]  # of each text: its row
-
-    def __call__(self, layers: int, dims: int) -> Vectors:
-        rows = self.rows[layers]
-        narrow = rows if dims == rows.shape[1] else unit_rows(rows[:, :dims])
-        return narrow[self.numbers]
-
-
-def _tasks(given: Sequence[str | Path | Task]) -> list[Task]:
+def given_tasks(given: Sequence[str | Path | Task]) -> list[Task]:
     """The tasks, those that are named read from their files."""
     if isinstance(given, (str, Path, PairTask, SearchTask)):
         raise DataError(f"tasks must be a list, not one {type(given).__name__}; wrap it: [task]")
@@ -201,10 +163,3 @@ def _facts(task: Task) -> TaskFacts:
         "judgements": sum(map(len, task.judgements)),
     }
     return TaskFacts(task.name, task.group, "search", task.metric, counts, task.sha256)
-
-
-def _versions() -> dict[str, str]:
-    """Of demitasse, Python, and the libraries that are loaded."""
-    modules = {name: sys.modules.get(name) for name in _LIBRARIES}  # None is also one that may not be imported
-    loaded = {name: module.__version__ for name, module in modules.items() if module is not None}
-    return {"demitasse": __version__, "python": platform.python_version(), **loaded}

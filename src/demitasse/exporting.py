@@ -80,6 +80,19 @@ def export(
     >>> export(encoder, out, format="blocks").max_difference < 1e-4
     True
     """
+    return export_traced(encoder, out, None, format=format, sentences=sentences, progress=progress)
+
+
+def export_traced(
+    encoder: Encoder,
+    out: str | Path,
+    traced: Path | None,
+    *,
+    format: str,
+    sentences: Iterable[str] | None = None,
+    progress: bool | None = None,
+) -> Exported:
+    """What `export` does; `traced`, a folder of fp32 blocks of the same encoder, saves tracing it once more."""
     if format not in FORMATS:
         raise DataError(f"export format {format!r} is not known; use one of {', '.join(FORMATS)}")
     if not isinstance(encoder, TorchEncoder):
@@ -96,7 +109,7 @@ def export(
     with new_folder(Path(out), MARK) as aside:
         manifest = _manifest(encoder, format.removesuffix("-int8"), precision)
         with progress_bar("exporting", steps, show=progress) as advance:
-            for name, graph in graphs(encoder, feeds, advance):
+            for name, graph in graphs(encoder, traced, feeds, advance):
                 _write_graph(graph, aside / f"{name}.onnx", manifest["fingerprint"])
                 advance(1)
         _write_tokenizer(encoder, aside)
@@ -113,14 +126,15 @@ def export(
 
 
 def _blocks(
-    encoder: TorchEncoder, feeds: list[Values], advance: Callable[[int], None]
+    encoder: TorchEncoder, traced: Path | None, feeds: list[Values], advance: Callable[[int], None]
 ) -> Iterator[tuple[str, onnx.ModelProto]]:
     """Each block by name; in int8 if there are `feeds` to take its scales from."""
     made: dict[str, onnx.ModelProto] = {}
-    for name, graph in block_graphs(encoder):
+    names = names_at(encoder.full.layers)
+    for name, graph in block_graphs(encoder) if traced is None else _read_graphs(traced, names):
         made[name] = graph
         advance(1)
-    for name in names_at(encoder.full.layers):
+    for name in names:
         graph = made.pop(name)
         if not feeds or name.startswith("exit"):  # exits stay as they are: they are small, and come last
             yield name, graph
@@ -131,8 +145,12 @@ def _blocks(
             values["hidden"] = values.pop("next_hidden", values["hidden"])
 
 
+def _read_graphs(folder: Path, names: Iterable[str]) -> Iterator[tuple[str, onnx.ModelProto]]:
+    return ((name, onnx.load(folder / f"{name}.onnx")) for name in names)
+
+
 def _whole(
-    encoder: TorchEncoder, feeds: list[Values], advance: Callable[[int], None]
+    encoder: TorchEncoder, _: Path | None, feeds: list[Values], advance: Callable[[int], None]
 ) -> Iterator[tuple[str, onnx.ModelProto]]:
     """The one graph; in int8 if there are `feeds` to take its scales from."""
     graph = whole_graph(encoder)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from tokenizers import Tokenizer
 
 from demitasse.rows import Batch, Rows
 from demitasse.texts import prompt_text
-from demitasse.words import word_tokens
+from demitasse.words import WordTokens, word_tokens
 
 
 class Tokens(Protocol):
@@ -73,6 +73,10 @@ class Reader:
             whole = [text.lower() for text in whole]
         # A tokenizer without special tokens makes nothing of an empty text; the model still needs one token.
         return self.tokens.batch(whole).without_empty(self.empty_id)
+
+    def anew(self) -> Reader:
+        """The same reader, as it was before it met any text."""
+        return replace(self, tokens=self.tokens.anew()) if isinstance(self.tokens, WordTokens) else self
 
     def padded(self, rows: Rows, chosen: Sequence[int]) -> Batch:
         """The rows of `chosen` texts, all as long as the longest."""

@@ -8,6 +8,7 @@ words go through the tokenizer.
 
 from __future__ import annotations
 
+import copy
 import json
 import string
 import threading
@@ -69,6 +70,12 @@ class WordTokens:
     def written(self) -> dict[str, Any]:
         """What another process needs to make the same."""
         return {"tokenizer": self._tokenizer.to_str(), "max_tokens": self._max_tokens}
+
+    def anew(self) -> WordTokens:
+        """The same with no word remembered."""
+        other = copy.copy(self)
+        other._lock, other._memory = threading.Lock(), _Memory()
+        return other
 
     def _few(self, texts: list[str]) -> Rows:
         room, first, last = self._room, self._first.tolist(), self._last.tolist()

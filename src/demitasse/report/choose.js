@@ -1,0 +1,107 @@
+"use strict";
+// The choice of a row for a budget: the same as budget.py and Profile.front, number for number.
+
+const PREFER = ["quality", "latency", "vectors", "model"];
+const ORDER = ["latency", "vectors", "model", "speed", "quality"];
+const COSTS = ["latency_ms", "texts_per_second", "vector_bytes", "model_mb"];
+const LIMITS = [...COSTS, "quality"];
+const AT_LEAST = ["texts_per_second", "quality"];
+const AXES = ["quality", "latency", "speed", "vectors", "model"];
+const VALUE = {
+  latency_ms: row => row.p95_ms,
+  texts_per_second: row => row.texts_per_second,
+  vector_bytes: row => row.vector_bytes,
+  model_mb: row => row.model_mb,
+  quality: row => row.quality,
+};
+const LIMITED = { latency_ms: "latency", texts_per_second: "speed", vector_bytes: "vectors", model_mb: "model", quality: "latency" };
+// Where a row stands on an axis, the lower the better.
+const COST = {
+  quality: row => -row.quality,
+  latency: row => row.p95_ms,
+  speed: row => -row.texts_per_second,
+  vectors: row => row.vector_bytes,
+  model: row => row.model_mb,
+};
+
+function limitsOf(budget) {
+  return LIMITS.filter(limit => budget[limit] != null);
+}
+
+function preferred(budget) {
+  return budget.prefer || (COSTS.some(limit => budget[limit] != null) ? "quality" : "latency");
+}
+
+// The number that a limit stands for: a share of the full model's quality becomes points.
+function allowed(budget, limit, fullQuality) {
+  const value = budget[limit];
+  return limit === "quality" && value <= 1 ? value * fullQuality : value;
+}
+
+function excess(budget, row, limit, fullQuality) {
+  const most = allowed(budget, limit, fullQuality), value = VALUE[limit](row);
+  return Math.max(0, (AT_LEAST.includes(limit) ? most - value : value - most) / most);
+}
+
+function broken(budget, row, fullQuality) {
+  return limitsOf(budget).filter(limit => excess(budget, row, limit, fullQuality) > 0);
+}
+
+// The best of the rows, and the limits it breaks: none, unless nothing fits; then it is the nearest row.
+function choose(rows, budget, fullQuality) {
+  const best = least(rows, row => {
+    const beyond = broken(budget, row, fullQuality);
+    let far = 0;
+    for (const limit of beyond) far += excess(budget, row, limit, fullQuality);
+    return [beyond.length, far, ...costs(row, preferred(budget))];
+  });
+  return { row: best, broken: broken(budget, best, fullQuality) };
+}
+
+// A limit that the row would keep: rounded away from the row, never past it.
+function enough(budget, limit, row, fullQuality) {
+  const value = VALUE[limit](row);
+  if (limit === "latency_ms" || limit === "model_mb") return Math.ceil(100 * value) / 100;
+  if (limit === "quality") return budget.quality <= 1 ? Math.floor((1000 * value) / fullQuality) / 1000 : Math.floor(10 * value) / 10;
+  return limit === "texts_per_second" ? Math.floor(value) : value;
+}
+
+// The best of those that cost less than the best row, and the cheapest of those that are better; null where none is.
+function neighbours(rows, budget, best, fullQuality) {
+  const axis = preferred(budget) === "quality" ? LIMITED[limitsOf(budget)[0] || "latency_ms"] : preferred(budget);
+  const lifted = limit => limit === "quality" || LIMITED[limit] === axis;
+  const open = rows.filter(row => broken(budget, row, fullQuality).every(lifted));
+  return {
+    cheaper: least(open.filter(row => COST[axis](row) < COST[axis](best)), row => costs(row, "quality", axis)),
+    better: least(open.filter(row => row.quality > best.quality), row => costs(row, axis, "quality")),
+  };
+}
+
+// The costs of a row on all axes, by which rows are put in order.
+function costs(row, ...first) {
+  return [...first, ...ORDER.filter(axis => !first.includes(axis))].map(axis => COST[axis](row));
+}
+
+// The first of the rows whose key comes before that of every other; null where there are no rows.
+function least(rows, key) {
+  let best = null, low = null;
+  for (const row of rows) {
+    const here = key(row);
+    if (best === null || before(here, low)) [best, low] = [row, here];
+  }
+  return best;
+}
+
+function before(a, b) {
+  for (let place = 0; place < a.length; place++) if (a[place] !== b[place]) return a[place] < b[place];
+  return false;
+}
+
+// The rows that no other row beats on the axes.
+function front(rows, axes = AXES) {
+  const stands = rows.map(row => axes.map(axis => COST[axis](row)));
+  const beaten = ours => stands.some(
+    theirs => theirs.every((cost, axis) => cost <= ours[axis]) && theirs.some((cost, axis) => cost < ours[axis])
+  );
+  return rows.filter((row, place) => !beaten(stands[place]));
+}
