@@ -170,6 +170,11 @@ def test_the_command_has_a_name_for_the_page(
         (["one.json", "--out", "one.json"], "'one.json' is no name of a page"),
         (["one.json", "--plot", "one.gif"], "'one.gif' does not say what kind of picture it is"),
         (["one.json", "--compare", "missing.json"], "missing.json cannot be read as a profile"),
+        (
+            ["one.json", "-c", "."],
+            ". is a folder, not a profile; to measure the model in it, write demitasse measure MODEL",
+        ),
+        (["."], ". is a folder, not a profile; to measure the model in it, write demitasse measure . --json"),
     ],
 )
 def test_bad_input_is_one_sentence(

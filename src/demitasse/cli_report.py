@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 import demitasse
+from demitasse.errors import DataError
 
 _AGAIN = "give it again for each further one"
 
@@ -25,6 +26,10 @@ def report(
         from demitasse.pictures import picture_kind
 
         picture_kind(plot)
+    for path, how in ((profile, "{0}"), *((path, "MODEL --compare {0}") for path in compare or ())):
+        if path.is_dir():
+            asked = f"demitasse measure {how.format(path)} --json profile.json"
+            raise DataError(f"{path} is a folder, not a profile; to measure the model in it, write {asked}")
     measured = demitasse.read_profile(profile)
     others = [demitasse.read_profile(path) for path in compare or ()]
     demitasse.report(measured, out, compare=others)
