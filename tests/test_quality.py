@@ -83,7 +83,10 @@ def test_queries_come_alone_and_documents_in_batches() -> None:
     work = plan_work(judge.alone, judge.batched, 32)
     assert {prompt for _, prompt in work.singles} == {"query"}
     assert {texts[0] for texts, _ in work.singles} == {*SEARCH.queries}
-    assert work.batches == ((SEARCH.documents[:32], "document"),)
+    ((texts, prompt),) = work.batches
+    assert prompt == "document"
+    assert len({*texts}) == len(texts) == 32
+    assert {*texts} <= {*SEARCH.documents}
     both = Scored([pairs("one", "one")])
     assert both.alone == both.batched
     assert {text for text, _ in both.alone} == {*TEXTS[:80]}
