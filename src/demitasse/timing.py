@@ -49,10 +49,10 @@ class _Turn:
 
 
 def plan_work(singles: Sequence[Text], batched: Sequence[Text], batch: int) -> Work:
-    """Single texts of as many lengths as there are in `singles`, and batches drawn from `batched`.
+    """Single texts of as many lengths as there are in `singles`, and batches that each have those of `batched`.
 
-    Files often have like texts together; a few batches taken as they stand would be longer or shorter than most. Where
-    there are fewer texts than a batch has, they come again.
+    A few batches taken as they stand, or drawn, would be longer or shorter than most. Where there are fewer texts than
+    a batch has, they come again.
 
     >>> texts = [("a", None), ("a lungo", None), ("a small cup", None)]
     >>> work = plan_work(texts, texts, batch=2)
@@ -60,22 +60,18 @@ def plan_work(singles: Sequence[Text], batched: Sequence[Text], batch: int) -> W
     (40, [2])
     """
     by_length = sorted(singles, key=lambda text: len(text[0]))
-    # The middle of each of as many equal parts: short and long ones as often as they are there.
-    places = [(2 * number + 1) * len(by_length) // (2 * SINGLES) for number in range(SINGLES)]
+    places = _spread(SINGLES, len(by_length))
     random.Random(0).shuffle(places)  # noqa: S311 - an order in which long ones are not last
     by_prompt: dict[str | None, list[str]] = {}
     for text, prompt in batched:
         by_prompt.setdefault(prompt, []).append(text)
-    for texts in by_prompt.values():
-        random.Random(0).shuffle(texts)  # noqa: S311
     whole = [call for prompt, texts in by_prompt.items() for call in _whole_batches(texts, prompt, batch)]
     if not whole:
         prompt, texts = max(by_prompt.items(), key=lambda item: len(item[1]))
         whole = [((*(texts * -(-batch // len(texts)))[:batch],), prompt)]
-    count = min(BATCHES, len(whole))
     return Work(
         tuple(((text,), prompt) for text, prompt in (by_length[place] for place in places)),
-        tuple(whole[number * len(whole) // count] for number in range(count)),
+        tuple(whole[place] for place in _spread(min(BATCHES, len(whole)), len(whole))),
     )
 
 
@@ -133,7 +129,16 @@ def _noise(values: Sequence[float]) -> float:
 
 
 def _whole_batches(texts: Sequence[str], prompt: str | None, batch: int) -> list[Call]:
-    return [((*texts[start : start + batch],), prompt) for start in range(0, len(texts) - batch + 1, batch)]
+    """As many as there are texts for, dealt out by length, so that each has short and long ones."""
+    count = len(texts) // batch
+    by_length = sorted(texts, key=len)
+    dealt = [by_length[place] for place in _spread(count * batch, len(texts))]
+    return [((*dealt[number::count],), prompt) for number in range(count)]
+
+
+def _spread(count: int, among: int) -> list[int]:
+    """The middle of each of `count` equal parts: short and long ones as often as they are there."""
+    return [(2 * number + 1) * among // (2 * count) for number in range(count)]
 
 
 def _warmed_up(encode: Encode, work: Work, clock: Callable[[], float]) -> tuple[float, float]:
