@@ -14,7 +14,7 @@ import typer
 
 import demitasse
 from demitasse.cli_check import check
-from demitasse.cli_eval import evaluate
+from demitasse.cli_eval import DeviceOption, evaluate
 from demitasse.cli_measure import check_report, measure
 from demitasse.cli_plan import plan
 from demitasse.cli_report import report
@@ -40,7 +40,6 @@ ModelOption = Annotated[
     str | None, typer.Option("--model", "-m", help="Model folder or hub name; default: the built-in model.")
 ]
 CutOption = Annotated[str | None, typer.Option("--cut", "-c", help="Layers x dims, such as 3x128; default: all.")]
-DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda or mps; default: the GPU if there is one.")]
 OutOption = Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")]
 
 

@@ -20,22 +20,25 @@ from demitasse.errors import DataError
 if TYPE_CHECKING:
     from demitasse.evaluation import Evaluation
 
-_AGAIN = "give it again for each further one"
+AGAIN = "give it again for each further one"
+TasksOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tasks",
+        "-t",
+        help="File of scored pairs, folder in BEIR layout or with the seven STS sets, a name of one in --data, or "
+        f"sample; {AGAIN}. Default: sample, which is no benchmark.",
+    ),
+]
+DataOption = Annotated[Path | None, typer.Option("--data", "-d", help="Folder in which names of tasks are found.")]
+DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda or mps; default: the GPU if there is one.")]
 _SPAN = re.compile(r"\s*(\d{1,5})\s*(?:-\s*(\d{1,5})\s*)?", re.ASCII)
 
 
 def evaluate(  # noqa: PLR0913 - options of a command, each named when used
     model: Annotated[str | None, typer.Argument(help="Model folder or hub name; default: the built-in model.")] = None,
-    tasks: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--tasks",
-            "-t",
-            help="File of scored pairs, folder in BEIR layout or with the seven STS sets, a name of one in --data, or "
-            f"sample; {_AGAIN}. Default: sample, which is no benchmark.",
-        ),
-    ] = None,
-    data: Annotated[Path | None, typer.Option("--data", "-d", help="Folder in which names of tasks are found.")] = None,
+    tasks: TasksOption = None,
+    data: DataOption = None,
     layers: Annotated[str | None, typer.Option(help="Such as 0-6 or 1,3,6; default: every number of layers.")] = None,
     dims: Annotated[str | None, typer.Option(help="Such as 32,128; default: 32, 64, 128, … and all.")] = None,
     document_layers: Annotated[
@@ -45,7 +48,7 @@ def evaluate(  # noqa: PLR0913 - options of a command, each named when used
         str | None, typer.Option(help="fp32, fp16 or bf16; default: fp32, or what blocks are.")
     ] = None,
     compare: Annotated[
-        list[str] | None, typer.Option("--compare", "-c", help=f"A further model to compare; {_AGAIN}.")
+        list[str] | None, typer.Option("--compare", "-c", help=f"A further model to compare; {AGAIN}.")
     ] = None,
     cache: Annotated[Path | None, typer.Option(help="Folder in which vectors are kept for the next time.")] = None,
     json: Annotated[
@@ -53,7 +56,7 @@ def evaluate(  # noqa: PLR0913 - options of a command, each named when used
     ] = None,
     plot: Annotated[Path | None, typer.Option(help=".png, .svg or .pdf file to draw (extra plots).")] = None,
     resamples: Annotated[int, typer.Option(min=0, help="Draws that make an interval; 0 makes none.")] = 1000,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda or mps; default: the GPU if there is one.")] = None,
+    device: DeviceOption = None,
 ) -> None:
     """Measure a model at every cut, from one pass over the texts: scored pairs and search, with intervals."""
     from demitasse.task_files import read_tasks

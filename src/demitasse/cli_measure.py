@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import demitasse
-from demitasse.cli_eval import asked_cuts, check_writable, numbers, warnings_on_one_line
+from demitasse.cli_eval import (
+    AGAIN,
+    DataOption,
+    DeviceOption,
+    TasksOption,
+    asked_cuts,
+    check_writable,
+    numbers,
+    warnings_on_one_line,
+)
 from demitasse.errors import DataError
 
 if TYPE_CHECKING:
@@ -18,24 +27,11 @@ if TYPE_CHECKING:
     from demitasse.measure_options import MeasureOptions
     from demitasse.profile import Profile
 
-_AGAIN = "give it again for each further one"
-
-TasksOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--tasks",
-        "-t",
-        help="File of scored pairs, folder in BEIR layout or with the seven STS sets, a name of one in --data, or "
-        f"sample; {_AGAIN}. Default: sample, which is no benchmark.",
-    ),
-]
-DataOption = Annotated[Path | None, typer.Option("--data", "-d", help="Folder in which names of tasks are found.")]
 TextsOption = Annotated[
     str | None,
     typer.Option(help="File with a text a line, without labels: quality is then agreement with the full model."),
 ]
 SecondsOption = Annotated[float, typer.Option(help="How long timing may take, about.")]
-DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda or mps; default: the GPU if there is one.")]
 
 
 def measure(  # noqa: PLR0913 - options of a command, each named when used
@@ -46,13 +42,13 @@ def measure(  # noqa: PLR0913 - options of a command, each named when used
     layers: Annotated[str | None, typer.Option(help="Such as 0-6 or 1,3,6; default: every number of layers.")] = None,
     dims: Annotated[str | None, typer.Option(help="Such as 32,128; default: 32, 64, 128, … and all.")] = None,
     precision: Annotated[
-        list[str] | None, typer.Option(help=f"fp32 or int8, for a model on torch; {_AGAIN}. Default: both.")
+        list[str] | None, typer.Option(help=f"fp32 or int8, for a model on torch; {AGAIN}. Default: both.")
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Texts of a batch, for texts a second.")] = 32,
     rounds: Annotated[int, typer.Option(min=2, help="Rounds of timing, at most.")] = 12,
     seconds: SecondsOption = 60.0,
     compare: Annotated[
-        list[str] | None, typer.Option("--compare", "-c", help=f"A further model, measured whole; {_AGAIN}.")
+        list[str] | None, typer.Option("--compare", "-c", help=f"A further model, measured whole; {AGAIN}.")
     ] = None,
     json: Annotated[
         Path | None, typer.Option(help="File to write the profile to; - is stdout, without the table.")

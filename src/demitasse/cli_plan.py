@@ -22,8 +22,8 @@ from demitasse.budget_options import (
     VectorsOption,
     least_quality,
 )
-from demitasse.cli_eval import check_writable
-from demitasse.cli_measure import DataOption, DeviceOption, SecondsOption, Source, TasksOption, TextsOption
+from demitasse.cli_eval import DataOption, DeviceOption, TasksOption, check_writable
+from demitasse.cli_measure import SecondsOption, Source, TextsOption
 from demitasse.errors import DataError, NothingFits
 
 if TYPE_CHECKING:
