@@ -64,7 +64,13 @@ class Run:
     @property
     def method(self) -> str:
         """The key of `METHODS`."""
-        return self.text.split()[0].partition(":")[0]
+        return SEPARATE if self.layers else self.text.split()[0].partition(":")[0]
+
+    @property
+    def layers(self) -> int | None:
+        """To how many layers the model was cut before it was trained; `None`: it was not."""
+        found = [change.partition("=")[2] for change in self.changes if change.startswith("layers=")]
+        return int(found[0]) if found else None
 
     @cached_property
     def changes(self) -> list[str]:
@@ -84,7 +90,9 @@ class Run:
         if self.objective is None or "options" not in self.objective:
             return self.text
         options = self.objective["options"]
-        kept = {key: options.get(key) for key in ("rate", "exit_rate", "optimizer", "loss", "lora")}
+        kept = {key: options.get(key) for key in ("rate", "exit_rate", "embedding_rate", "optimizer", "loss", "lora")}
+        if self.method != "elastic":  # whose stages have different defaults
+            kept["optimizer"] = kept["optimizer"] or "adamw"
         return {**self.objective, "options": kept}
 
 
@@ -153,6 +161,7 @@ class Backbone:
 
     name: str
     files: Sequence[File]
+    separate_files: Sequence[File]
     rows: Sequence[Row]
     layers: int
     dims: int
@@ -217,21 +226,21 @@ def backbone(files: Sequence[File], name: str) -> Backbone | None:
         Row(method, METHODS[method] + (f" `{text}`" if list(methods.values()).count(method) > 1 else ""), by_text[text])
         for text, method in methods.items()
     ]
-    separate = {file.seed: separate_tables(file) for file in mine if file.kind == SEPARATE}
+    apart = of_kind(files, name, SEPARATE)
+    separate = {file.seed: separate_tables(file) for file in apart}
     if separate:
         rows.append(Row(SEPARATE, METHODS[SEPARATE], separate))
     rows.sort(key=lambda row: list(METHODS).index(row.method))
     layers, dims = max(tuple(map(int, cut.split("x"))) for tables in by_text.values() for cut in _cuts(tables))
-    return Backbone(name, main, rows, layers, dims)
+    return Backbone(name, main, apart, rows, layers, dims)
 
 
 def separate_tables(file: File) -> dict[str, dict[str, float]]:
     """Each model at its own number of layers, as if all were one."""
     merged: dict[str, dict[str, float]] = {}
     for run in file.runs:
-        (layers,) = (change.partition("=")[2] for change in run.changes if change.startswith("layers="))
         for table, scores in run.tables.items():
-            own = {cut: score for cut, score in scores.items() if cut.startswith(f"{layers}x")}
+            own = {cut: score for cut, score in scores.items() if cut.startswith(f"{run.layers}x")}
             merged.setdefault(table, {}).update(own)
     return merged
 

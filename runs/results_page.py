@@ -152,7 +152,7 @@ def writers(files: Sequence[File]) -> dict[str, Writer]:
         found[f"command {kind}"] = partial(command, [file for file in files if file.kind == kind])
     for name, model in models.items():
         found[f"main {name}"] = partial(main_table, model) if model else list
-        found[f"best {name}"] = partial(best, model) if model else list
+        found[f"best {name}"] = partial(best, model, of_kind(files, name, "rates")) if model else list
         found[f"layers {name}"] = partial(image, drawn, f"{name}-layers")
         found[f"command {name}"] = partial(command, model.files) if model else list
     return found

@@ -106,8 +106,8 @@ def bold_best(cells: Sequence[Sequence[Cell | None]]) -> list[list[str]]:
     ]
 
 
-def best(model: Backbone) -> list[str]:
-    """Which row is best at how many cuts, and every cut at which that is one of ESE."""
+def best(model: Backbone, tried: Sequence[File] = ()) -> list[str]:
+    """Which row is best at how many cuts, every cut at which that is one of ESE, and who could be at the last."""
     lines: list[str] = []
     for name, what in ((STS, "the seven STS tests"), (HOTPOT, "hotpotqa-500")):
         ranked = _ranked(model, name)
@@ -127,7 +127,23 @@ def best(model: Backbone) -> list[str]:
         else:
             text += f"A row of ESE is best at {len(ours)}: " + "; ".join(_won(*item) for item in ours.items()) + "."
         lines += [*paragraph(text), ""]
+    lines += [*paragraph(_best_at_all_layers(model, tried)), ""] if tried else []
     return lines[:-1]
+
+
+def _best_at_all_layers(model: Backbone, tried: Sequence[File]) -> str:
+    """Each objective with the rate and options that suit the last layer: rows are chosen for all cuts together."""
+    found: dict[str, tuple[float, str]] = {}
+    for method, runs in _tried(tried).items():
+        scores = [(run.tables[DEV][f"{model.layers}x{model.dims}"], run.text) for run in runs if run.layers is None]
+        if scores:
+            found[METHODS[method]] = max(scores)
+    ranked = sorted(found.items(), key=lambda item: -item[1][0])
+    listed = ", ".join(f"{label} {score:.1f} (`{text}`)" for label, (score, text) in ranked)
+    return (
+        "Rows are what is best for all cuts together. Whoever needs all layers alone would choose otherwise: the best "
+        f"of each objective on stsb-dev with all layers, of everything that was tried (below), is {listed}."
+    )
 
 
 def _ranked(model: Backbone, name: str) -> dict[str, list[tuple[Row, Cell]]]:
@@ -229,11 +245,24 @@ def rates(model: Backbone, files: Sequence[File]) -> list[str]:
     columns = dev_columns(model)
     rows: list[Sequence[str]] = []
     for method, runs in _tried(files).items():
-        used = [run.training for file in model.files for run in file.runs]
-        cells = [[Row(method, "", {0: run.tables}).cell(name, cuts) for _, name, cuts in columns] for run in runs]
+        compared = model.separate_files if method == SEPARATE else model.files
+        used = [(run.layers, run.training) for file in compared for run in file.runs]
+        cells = [[_at_own_depth(run, model).cell(name, cuts) for _, name, cuts in columns] for run in runs]
         for run, own in zip(runs, bold_best(cells), strict=True):
-            rows.append([METHODS[method], f"`{run.text}`", *own, "✓" if run.training in used else ""])
+            label = METHODS[method] + (f", {run.layers} layers" if run.layers else "")
+            rows.append([label, f"`{run.text}`", *own, "✓" if (run.layers, run.training) in used else ""])
     return table(["", "`--run`", *(heading for heading, _, _ in columns), "used"], rows) if rows else []
+
+
+def _at_own_depth(run: Run, model: Backbone) -> Row:
+    """The scores of a run; for a model that was cut first, its own last layer is all of its layers."""
+    if run.layers is None:
+        return Row(run.method, "", {0: run.tables})
+    last = {
+        name: {f"{model.layers}x{model.dims}": scores[f"{run.layers}x{model.dims}"]}
+        for name, scores in run.tables.items()
+    }
+    return Row(run.method, "", {0: last})
 
 
 def dev_columns(model: Backbone) -> list[Column]:

@@ -218,6 +218,27 @@ def test_search_has_a_table_for_each_metric(tmp_path: Path) -> None:
     assert recall["ESE (paper)"]["1 layer"] == f"{score('espresso', 1, 256) - 4:.1f}"
 
 
+def test_a_model_that_was_cut_first_is_scored_at_its_own_last_layer(tmp_path: Path) -> None:
+    texts = ("matryoshka layers=2 rate=1e-4", "matryoshka layers=2 rate=1e-3")
+    tried = [run("matryoshka rate=1e-4"), *(run(text, layers=2) for text in texts)]
+    apart = file([run(texts[0], layers=2)])
+    found = model(files := write(tmp_path, **seeds(1), minilm_rates=file(tried), minilm_separate=apart))
+    lines = results_tables.rates(found, paper_results.of_kind(files, "minilm", "rates"))
+    used, other = (next(line for line in lines if f"`{text}`" in line) for text in texts)
+    assert used.startswith("| separate models, 2 layers |")
+    assert used.endswith("✓ |")
+    assert not other.endswith("✓ |")
+    assert f"{score(texts[0], 2, DIMS[-1]) - 1:.1f}" in used  # stsb-dev is the second task
+
+
+def test_the_best_at_all_layers_is_said_for_every_objective_that_was_tried(tmp_path: Path) -> None:
+    tried = [run("espresso", shift=9.0), run("espresso rate=1e-3"), run("elastic:tune=0.9")]
+    found = model(files := write(tmp_path, **seeds(1), minilm_rates=file(tried)))
+    said = " ".join(results_tables.best(found, paper_results.of_kind(files, "minilm", "rates")))
+    top = score("espresso", LAYERS, DIMS[-1]) + 9.0 - 1
+    assert f"of everything that was tried (below), is ESE (paper) {top:.1f} (`espresso`), Elastic " in said
+
+
 def test_commands_make_the_files_again(tmp_path: Path) -> None:
     files = write(tmp_path, **seeds(2), minilm_rates=file([run("espresso rate=1e-3")], seed=4))
     loop = results_page.command(model(files).files)
