@@ -31,7 +31,7 @@ CASES = [
     for name, chosen in KNOWN.items()
     for field in fields(chosen)
     for text, value in WRITTEN[str(field.type)]
-    if (field.name, text) not in {("tune", "1"), ("settle", "1")}  # shares below 1
+    if (field.name, text) not in {("tune", "1"), ("back", "1")}  # shares below 1
 ]
 
 

@@ -18,6 +18,7 @@ import torch
 import zoo
 
 import demitasse as dt
+from demitasse.dev_scores import dev_scores
 from demitasse.torch_encoder import TorchEncoder
 
 SMALL = dt.TrainOptions(steps=6, batch=12, rate=1e-3, save_every=4)
@@ -204,20 +205,32 @@ def test_blend_lies_between_the_weights_before_and_after_tuning(
         dt.Elastic(blend=2)
 
 
-def test_settling_moves_the_last_layer_alone_and_towards_the_tuned_model(encoder: TorchEncoder, tmp_path: Path) -> None:
-    objective = dt.Elastic((8, 16), tune=0.1, settle=0.6, keep=0.0, distil_rate=3e-3)
-    settled = dt.train(encoder, triples(), objective, out=tmp_path / "run", options=replace(SMALL, steps=60))
-    tuned, distilled = (dt.load(tmp_path / "run" / f"stage-{number}", device="cpu") for number in (1, 2))
-    assert len(log(tmp_path / "run")) >= 3
-    texts = zoo.sentences(50, seed=9)
-    for depth in range(encoder.full.layers):
-        np.testing.assert_array_equal(
-            distilled.cut(layers=depth).encode(texts), settled.cut(layers=depth).encode(texts)
-        )
-    kept = [float((tuned.encode(texts) * other.encode(texts)).sum(1).mean()) for other in (distilled, settled)]
-    assert kept[1] > kept[0] + 1e-4
-    with pytest.raises(dt.DataError, match=r"settle must be at least 0 and below 0\.75, not 0\.8"):
-        dt.Elastic(settle=0.8)
+def test_back_mixes_the_tuned_weights_into_the_distilled_layers_but_not_into_the_exits(
+    encoder: TorchEncoder, tmp_path: Path
+) -> None:
+    found = {}
+    for share in (0.0, 0.25):
+        objective = dt.Elastic((8, 16), tune=0.3, back=share, distil_rate=3e-3)
+        found[share] = dt.train(encoder, triples(), objective, out=tmp_path / str(share), options=SMALL)
+    tuned = dt.load(tmp_path / "0.0" / "stage-1", device="cpu")
+    before, after, mixed = (one.backbone.model.state_dict() for one in (tuned, found[0.0], found[0.25]))
+    assert max(float((after[name] - before[name]).abs().max()) for name in after) > 1e-3
+    for name, weight in mixed.items():
+        torch.testing.assert_close(weight, after[name].lerp(before[name], 0.25))
+    for depth, exit_ in found[0.25].exits.items():
+        np.testing.assert_array_equal(exit_.weight, found[0.0].exits[depth].weight)
+    with pytest.raises(dt.DataError, match="back must be at least 0 and below 1, not 1"):
+        dt.Elastic(back=1)
+
+
+def test_the_dev_set_scores_what_is_kept_with_adapters_and_mixed_back(encoder: TorchEncoder, tmp_path: Path) -> None:
+    objective, options = dt.Elastic((8, 16), tune=0.3, back=0.25), replace(SMALL, lora=2)
+    dev = scored()
+    result = dt.train(encoder, triples(), objective, out=tmp_path / "run", options=options, dev=dev)
+    cuts = objective.cuts(result.full)
+    said = {row["cut"]: row["dev"]["spearman"] for row in result.record["cuts"]}
+    again = dev_scores(result, dev.sources[0], cuts, ())
+    assert said == pytest.approx(again, abs=1e-3)
 
 
 def test_without_exits_every_depth_has_the_models_own_readout(encoder: TorchEncoder, tmp_path: Path) -> None:

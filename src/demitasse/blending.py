@@ -6,6 +6,7 @@ before the loss is (Wortsman et al. 2022, WiSE-FT, arXiv 2109.01903).
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import torch
@@ -15,14 +16,14 @@ from demitasse.torch_encoder import TorchEncoder
 
 
 def blended(before: TorchEncoder, after: TorchEncoder, share: float) -> TorchEncoder:
-    """`share` of the weights of `after`, which are changed in place, and the rest of `before`."""
-    old = before.backbone.model.state_dict()
+    """A copy of `after` with `share` of its weights and the rest of `before`; exits are those of `after`."""
+    old, model = before.backbone.model.state_dict(), copy.deepcopy(after.backbone.model)
     with torch.no_grad():
-        for name, weight in after.backbone.model.state_dict().items():
+        for name, weight in model.state_dict().items():
             if weight.is_floating_point():
                 weight.lerp_(old[name].to(weight), 1 - share)
-        steps = zip(before.head, after.head, strict=True)
-        return replace(after, head=tuple(_step(was, now, share) for was, now in steps))
+        head = tuple(_step(was, now, share) for was, now in zip(before.head, after.head, strict=True))
+    return replace(after, backbone=replace(after.backbone, model=model), head=head)
 
 
 def _step(before: Dense | Normalize, after: Dense | Normalize, share: float) -> Dense | Normalize:

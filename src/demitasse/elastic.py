@@ -29,7 +29,7 @@ class Elastic:
     Training has two stages: `tune` is the share of the steps that tune the last layer (Matryoshka, with the pair loss);
     the rest distils, at a rate of its own and without dropout, on plain texts too. Meanwhile the last layer goes on
     with the pair loss, which weighs `keep`; `contrast` adds the pair loss at every depth and width, where positives
-    matter more than a teacher's view of them, and `distil` weighs that view. `settle` adds a third stage.
+    matter more than a teacher's view of them, and `distil` weighs that view.
     """
 
     dims: tuple[int, ...] | None = None
@@ -40,7 +40,7 @@ class Elastic:
     temperature: float = 0.03
     anchor: float = 20.0
     hold: float = 1.0  # how many times as much the anchor weighs at the last layer, which has the most to lose
-    settle: float = 0.0  # share of the steps at the end that train the last layer alone, back towards the tuned model
+    back: float = 0.0  # share of the tuned weights that is mixed back into the layers at the end: it forgets less
     keep: float = 1.0
     contrast: float = 0.0
     distil_rate: float | None = None  # of the backbone while it distils; default: 1e-3 with Muon, 3e-4 with AdamW
@@ -53,11 +53,8 @@ class Elastic:
             raise DataError(f"blend must be from 0 to 1, not {self.blend}; it is a share of the tuned weights")
         if not 0 <= self.tune < 1:
             raise DataError(f"tune must be at least 0 and below 1, not {self.tune}; it is a share of the steps")
-        if not 0 <= self.settle < 1 - self.tune:
-            raise DataError(
-                f"settle must be at least 0 and below {1 - self.tune:g}, not {self.settle}; with tune it is a share of "
-                "the steps, and some must be left to distil"
-            )
+        if not 0 <= self.back < 1:
+            raise DataError(f"back must be at least 0 and below 1, not {self.back}; it is a share of the tuned weights")
 
     def cuts(self, full: Cut) -> list[Cut]:
         """Every depth at every width."""
@@ -84,17 +81,6 @@ class Elastic:
         if self.contrast and paired:
             total = total + self.contrast * loss(everything, widths).mean()
         return total
-
-
-@dataclass(frozen=True)
-class Settling(Elastic):
-    """The last stage of `Elastic`: the layers below are done, and the last one makes up for what they have changed."""
-
-    last_only = True
-
-    def cuts(self, full: Cut) -> list[Cut]:
-        """The last depth at every width."""
-        return [Cut(full.layers, dims) for dims in widths_of(self.dims, full.dims)]
 
 
 def _some(count: int, step: Step) -> list[int] | slice:

@@ -49,13 +49,6 @@ class Student(nn.Module):
         self.head = _Steps(encoder.head, raw=raw)
         self._recompute = recompute
 
-    def freeze_below_last(self) -> None:
-        """Train nothing but the last layer and what comes after it."""
-        after = [self.model.get_submodule(name) for name in self.backbone.tail_names]
-        self.requires_grad_(requires_grad=False)
-        for module in (self.backbone.layers[-1], *after, self.head):
-            module.requires_grad_()
-
     @property
     def device(self) -> torch.device:
         """Where it is."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from accelerate.tracking import get_available_trackers
 from accelerate.utils import LoggerType
 
 from demitasse.blending import blended
-from demitasse.elastic import Elastic, Settling
+from demitasse.elastic import Elastic
 from demitasse.errors import DataError
 from demitasse.fitting import LEAST_SENTENCES, fit_exits
 from demitasse.loading import load
@@ -26,6 +26,7 @@ from demitasse.sampling import Sampler
 from demitasse.torch_encoder import TorchEncoder
 from demitasse.train_options import PRECISIONS, TrainOptions
 
+TUNED = "stage-1"  # the folder of the model after the first of two stages
 DISTIL_RATES = {"adamw": 3e-4, "muon": 1e-3}
 EXIT_TEXTS = 20_000  # texts of the run that the closed form of the exits is fitted on
 
@@ -39,7 +40,6 @@ class Goal:
     rate: float
     dropout: bool
     optimizer: str = "adamw"
-    last_layer_alone: bool = False  # whether the layers below the last are left as they are
 
 
 @dataclass
@@ -93,23 +93,29 @@ class Run:
             accelerator.init_trackers(out.name, config={"objective": str(objective), "options": str(options)})
         return cls(accelerator, folder, data, options, stages, objective, source)
 
-    def keep_for_next(self, number: int, before: TorchEncoder, encoder: TorchEncoder) -> None:
-        """The model after a stage, which the next one starts from; the tuned one, the teacher, gets its exits first."""
-        assert isinstance(self.objective, Elastic)  # no other has a next stage
+    def keep_tuned(self, before: TorchEncoder, encoder: TorchEncoder) -> None:
+        """Write the tuned model, which is the teacher and what the second stage starts from, with its exits."""
+        assert isinstance(self.objective, Elastic)  # no other has a second stage
         if self.accelerator.is_main_process:
-            if number == 0:
-                encoder = self._teacher(before, encoder)
-            encoder.save(self.folder.path / f"stage-{number + 1}")
+            if self.objective.blend < 1:
+                encoder = blended(before, encoder, self.objective.blend)
+            # Exits of a model that was not tuned still fit.
+            if self.objective.exits and (self.stages[0].steps or not encoder.exits):
+                encoder = fit_exits(encoder, self._texts(1), refine=False)
+            encoder.save(self.folder.path / TUNED)
         self.accelerator.wait_for_everyone()
 
-    def _teacher(self, before: TorchEncoder, encoder: TorchEncoder) -> TorchEncoder:
-        assert isinstance(self.objective, Elastic)
-        if self.objective.blend < 1:
-            encoder = blended(before, encoder, self.objective.blend)
-        # Exits of a model that was not tuned still fit.
-        if self.objective.exits and (self.stages[0].steps or not encoder.exits):
-            encoder = fit_exits(encoder, self._texts(1), refine=False)
-        return encoder
+    def tuned(self, device: torch.device) -> TorchEncoder:
+        """What `keep_tuned` wrote."""
+        found = load(self.folder.path / TUNED, device=str(device))
+        assert isinstance(found, TorchEncoder)
+        return found
+
+    def mixed_back(self, encoder: TorchEncoder) -> TorchEncoder:
+        """`encoder` as the objective wants it kept, with its share of the tuned weights."""
+        if not isinstance(self.objective, Elastic) or not self.objective.back:
+            return encoder
+        return blended(self.tuned(encoder.device), encoder, 1 - self.objective.back)
 
     def _texts(self, number: int) -> list[str]:
         """Different texts as stage `number` draws them; of little data, all of them."""
@@ -156,17 +162,12 @@ def goals(objective: Objective, steps: int, options: TrainOptions, *, on_gpu: bo
     if not isinstance(objective, Elastic):
         return [Goal(objective, steps, options.rate, options.dropout, usual)]
     tuned = min(round(objective.tune * steps), steps - 1)
-    settled = min(round(objective.settle * steps), steps - tuned - 1)
     first = Goal(Matryoshka(objective.dims), tuned, options.rate, options.dropout, usual)
     # On a CPU, Muon's products of matrices would take as long as the rest of a small batch.
     optimizer = options.optimizer or ("muon" if on_gpu else "adamw")
     rate = DISTIL_RATES[optimizer] if objective.distil_rate is None else objective.distil_rate
     # A student that is told its teacher's answer needs no noise.
-    distilled = Goal(objective, steps - tuned - settled, rate, dropout=False, optimizer=optimizer)
-    if not settled:
-        return [first, distilled]
-    settling = Settling(**{known.name: getattr(objective, known.name) for known in fields(objective)})
-    return [first, distilled, replace(distilled, objective=settling, steps=settled, last_layer_alone=True)]
+    return [first, Goal(objective, steps - tuned, rate, dropout=False, optimizer=optimizer)]
 
 
 def _accelerator(encoder: TorchEncoder, options: TrainOptions, out: Path) -> Accelerator:

@@ -40,8 +40,6 @@ class Stage:
         self.before = sum(stage.steps for stage in run.stages[:number])
         asked = goal.objective
         self.student = Student(start, last_only=asked.last_only, raw=asked.raw, recompute=options.checkpointing)
-        if goal.last_layer_alone:
-            self.student.freeze_below_last()
         if options.lora:
             adapted(self.student, options.lora, options.seed)
         self.student.to(run.accelerator.device)
@@ -141,20 +139,14 @@ class Stage:
         if run.accelerator.is_main_process:
             other = None if objective.teacher is None else load(objective.teacher, device=str(self.start.device))
             # The model's own vectors are of what the student reads; another teacher reads in its own way.
-            tuned = self.start if self.number == 1 else load(path / "stage-1", device=str(self.start.device))
-            assert isinstance(tuned, TorchEncoder)
-            own = replace(tuned, reader=reading(self.start.reader, run.options.max_tokens))
-            write_vectors(path, self._named("anchor"), own, run.data, self._drawn(), run.options.prompts)
+            own = replace(self.start, reader=reading(self.start.reader, run.options.max_tokens))
+            write_vectors(path, "anchor", own, run.data, self._drawn(), run.options.prompts)
             if other is not None:
-                write_vectors(path, self._named("teacher"), other, run.data, self._drawn())
+                write_vectors(path, "teacher", other, run.data, self._drawn())
         run.accelerator.wait_for_everyone()
-        anchor = TeacherVectors(path, self._named("anchor"))
-        teacher = anchor if objective.teacher is None else TeacherVectors(path, self._named("teacher"))
+        anchor = TeacherVectors(path, "anchor")
+        teacher = anchor if objective.teacher is None else TeacherVectors(path, "teacher")
         return Teaching(objective, run.options.loss, teacher, anchor)
-
-    def _named(self, vectors: str) -> str:
-        """A name of files for this stage's vectors, since each stage draws other texts."""
-        return vectors if self.number == 1 else f"{vectors}-{self.number}"
 
     def _drawn(self) -> Iterator[TextBatch]:
         """Every batch this stage will draw."""
@@ -171,7 +163,7 @@ class Stage:
         worse = torch.zeros((), device=run.accelerator.device)
         if run.accelerator.is_main_process:
             self.student.eval()
-            encoder = self.student.encoder()
+            encoder = self._current()
             scores = dev_scores(encoder, run.dev, run.objective.cuts(encoder.full), options.prompts)
             mean = sum(scores.values()) / len(scores)
             run.folder.log({"step": self.before + step, "dev": round(mean, 3), "scores": scores})
@@ -186,9 +178,14 @@ class Stage:
 
     def _encoder(self, scores: dict[str, float] | None = None) -> TorchEncoder:
         """An encoder of its own with the weights as they are now."""
-        encoder = merged(self.student) if self.run.options.lora else self.student.encoder()
+        encoder = self._current()
         encoder.backbone.model.eval()  # type: ignore[no-untyped-call]
         return replace(encoder, record=self.run.record(self.start, scores or self.run.scores))
+
+    def _current(self) -> TorchEncoder:
+        """What this stage would give if it ended here; it may share weights with the student."""
+        encoder = merged(self.student) if self.run.options.lora else self.student.encoder()
+        return self.run.mixed_back(encoder) if self.number + 1 == len(self.run.stages) else encoder
 
     def _save(self, step: int, prepared: Prepared) -> None:
         scaler = self.run.accelerator.scaler

@@ -11,7 +11,6 @@ from pathlib import Path
 from demitasse.elastic import Elastic
 from demitasse.encoder import Encoder
 from demitasse.errors import DataError
-from demitasse.loading import load
 from demitasse.objective import Objective
 from demitasse.pairs import Pairs
 from demitasse.torch_encoder import TorchEncoder
@@ -49,12 +48,11 @@ def train(  # noqa: PLR0913 - what, on what, how, where to, and two that are sel
         for number, stage in enumerate(run.stages):
             if saved is not None and int(saved["stage"]) > number:
                 continue
-            start = load(run.folder.path / f"stage-{number}", device=str(encoder.device)) if number else encoder
-            assert isinstance(start, TorchEncoder)
+            start = run.tuned(encoder.device) if number else encoder
             encoder = Stage(run, number, stage, start).train(saved, asked_to_stop)
             saved = None
             if number + 1 < len(run.stages):
-                run.keep_for_next(number, start, encoder)
+                run.keep_tuned(start, encoder)
     return run.finish(encoder)
 
 
