@@ -119,6 +119,24 @@ def built_in() -> list[str]:
     return lines
 
 
+def built_in_search() -> list[str]:
+    """The built-in model's searches beside those of the model it was made from."""
+    ours, source = (_searches(one) for one in result("search-built-in")["evaluations"])
+    across = _searches(result("search-built-in-across"))
+    columns = [(task, dims) for task in ("hotpotqa-500", "scifact") for dims in (384, 128)]
+    headings = [f"{task}, {dims} dims (source)" for task, dims in columns]
+    lines = ["| layers | " + " | ".join([*headings, "hotpotqa-500, documents at 6"]) + " |", "|---|" + "---|" * 5]
+    for layers in range(6, -1, -1):
+        cuts = [(task, f"{layers}x{dims}") for task, dims in columns]
+        cells = [f"{ours[cut]:.1f} ({source[cut]:.1f})" for cut in cuts]
+        lines.append(f"| {layers} | " + " | ".join([*cells, f"{across['hotpotqa-500', f'{layers}x384']:.1f}"]) + " |")
+    return lines
+
+
+def _searches(evaluation: dict[str, Any]) -> dict[tuple[str, str], float]:
+    return {(score["task"], score["cut"]): score["value"] for score in evaluation["scores"]}
+
+
 def parity() -> list[str]:
     """Blocks against torch."""
     lines = [
@@ -198,6 +216,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "exit experiments": exit_experiments,
     "architectures": architectures,
     "built in": built_in,
+    "built in search": built_in_search,
     "encode cpu": encode_cpu,
     "compare cpu": compare_cpu,
     "plan check": plan_check,

@@ -38,10 +38,20 @@ def test_the_front_is_a_staircase_over_all_rows() -> None:
 
 
 def test_names_that_would_touch_are_left_out() -> None:
-    rows = [made_profile().rows[0], made_profile().rows[-1]]
-    near = [replace(row, timing=Timing(1.0, p95, 9.0, 0.0)) for row, p95 in zip(rows, (1.0, 1.05), strict=True)]
-    assert [point.name for point in profile_plots._points(near)] == ["", str(near[1].cut)]
-    assert [point.x for point in profile_plots._points(near[::-1])] == [1.0, 1.05]
+    first, last = made_profile().rows[0], made_profile().rows[-1]
+
+    def at(row: Row, p95: float, quality: float) -> Row:
+        return replace(row, timing=Timing(1.0, p95, 9.0, 0.0), quality=quality)
+
+    corners = [at(first, 0.1, 50.0), at(first, 10.0, 80.0)]
+    near, higher, later = (
+        [at(first, 1.0, 70.0), at(last, p95, quality)] for p95, quality in ((1.2, 70.5), (1.2, 75.0), (2.0, 70.5))
+    )
+    both = [str(first.cut), str(last.cut)]
+    for rows, names in ((near, ["", both[1]]), (higher, both), (later, both)):
+        points = profile_plots._points(rows[::-1], [*corners, *rows])
+        assert [point.name for point in points] == names
+        assert [point.x for point in points] == [row.timing.p95_ms for row in rows]
 
 
 def test_every_precision_has_its_table() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
+from math import log
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_APART = 1.12  # times the latency, for two names not to touch
+# How much of the picture's width and height a name takes: two that are closer than both would touch.
+_NAME_WIDTH, _NAME_HEIGHT = 0.09, 0.045
 _MARKERS = {"fp32": "o", "fp16": "^", "bf16": "v", "int8": "s"}
 
 
@@ -52,7 +55,8 @@ def _trade(axes: Axes, profile: Profile, compare: Sequence[Profile]) -> None:
     """Every row as a dot, the front as a staircase: between two of its rows there is nothing but the faster one."""
     named = [("the front", profile.front("quality", "latency"))]
     named += [(PurePath(one.name).name, tuple(one.rows)) for one in shown_beside(profile, compare)]
-    lines = [model_line(name, _points(rows), place) for place, (name, rows) in enumerate(named)]
+    everything = [*profile.rows, *chain.from_iterable(rows for _, rows in named)]
+    lines = [model_line(name, _points(rows, everything), place) for place, (name, rows) in enumerate(named)]
     quality_and_time(axes, lines, "p95 milliseconds of one text")
     for drawn in axes.lines:
         drawn.set_drawstyle("steps-post")
@@ -68,13 +72,16 @@ def _trade(axes: Axes, profile: Profile, compare: Sequence[Profile]) -> None:
     axes.set(title="what each cut costs and gives", ylabel="quality")
 
 
-def _points(rows: Sequence[Row]) -> list[Point]:
-    """The rows as points, from the fastest on; of those that are almost as fast as the next one, only it is named."""
+def _points(rows: Sequence[Row], everything: Sequence[Row]) -> list[Point]:
+    """The rows as points, from the fastest on; of those too close to be named side by side, the best one is."""
+    times, qualities = zip(*((row.timing.p95_ms, row.quality) for row in everything), strict=True)
+    wide = _NAME_WIDTH * log(max(times) / min(times))
+    high = _NAME_HEIGHT * (max(qualities) - min(qualities))
     found: list[Point] = []
     for row in sorted(rows, key=lambda row: -row.timing.p95_ms):
-        x = row.timing.p95_ms
-        crowded = any(point.name and point.x < _APART * x for point in found)
-        found.append(Point(x, row.quality, name="" if crowded else str(row.cut)))
+        x, y = row.timing.p95_ms, row.quality
+        crowded = any(point.name and log(point.x / x) < wide and abs(point.y - y) < high for point in found)
+        found.append(Point(x, y, name="" if crowded else str(row.cut)))
     return found[::-1]
 
 
