@@ -12,21 +12,19 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import random
 import tempfile
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
-from passages import passages, sentences
+from passages import write_passages
 
 import demitasse as dt
 from demitasse.corpus import corpus
 from demitasse.exits import mean_cosine, similarity_agreement
 from demitasse.torch_encoder import TorchEncoder
 
-# How often, in a hundred batches, one comes from each file. Half of the paired ones are NLI, which STS gains most from;
-# plain sentences and passages keep the model what it was on everything else.
+# How often, in a hundred batches, one comes from each file. More than half of the paired ones are NLI, which STS
+# gains most from; plain sentences and passages keep the model what it was on everything else.
 WEIGHTS = {
     "nli-triples.jsonl.gz": 24,
     "nli-pairs.jsonl.gz": 10,
@@ -40,16 +38,9 @@ WEIGHTS = {
 }
 OBJECTIVE = dt.Elastic(tune=0.045, blend=0.5, keep=0.0, anchor=40.0, hold=5.0, distil_rate=7e-4)
 OPTIONS = dt.TrainOptions(steps=2200, batch=512, embedding_rate=5e-4)
-PASSAGES = 60_000  # of 30 to 130 words, from sentences and glosses of 6 words and more
+PASSAGES = {"count": 60_000, "least": 6, "words": (30, 130), "seed": 0}  # as runs/passages.py has them
+PASSAGES_OF = ("sentences.txt.gz", "wordnet-lemma-gloss.jsonl.gz")
 SCALES = {"sentences.txt.gz": 600, "passages.txt.gz": 150}  # texts of each file that set the scales of int8
-
-
-def write_passages(data: Path, out: Path) -> None:
-    """The passages, `runs/passages.py` with `--count 60000 --words 30 130 --least 6`."""
-    found = [text for name in ("sentences.txt.gz", "wordnet-lemma-gloss.jsonl.gz") for text in sentences(data / name)]
-    random.Random(0).shuffle(found)
-    with gzip.open(out, "wt", encoding="utf-8") as file:
-        file.writelines(f"{text}\n" for text in islice(passages(found, 6, (30, 130), 0), PASSAGES))
 
 
 def measured(encoder: TorchEncoder) -> TorchEncoder:
@@ -77,7 +68,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "passages.txt.gz"
-        write_passages(options.data, made)
+        write_passages([options.data / name for name in PASSAGES_OF], made, **PASSAGES)
         files = [made if name == made.name else options.data / name for name in WEIGHTS]
         if not options.out.exists():
             data = dt.read_pairs(*files, weights=list(WEIGHTS.values()), skip_bad_rows=True)

@@ -14,7 +14,7 @@ import argparse
 import gzip
 import json
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -43,6 +43,21 @@ def passages(sentences: Iterable[str], least: int, words: tuple[int, int], seed:
             parts, wanted = [], draw.randint(*words)
 
 
+def write_passages(
+    sources: Sequence[Path], out: Path, count: int, least: int, words: tuple[int, int], seed: int
+) -> int:
+    """Write at most `count` passages of what `sources` hold, mixed, to `out`; how many there were."""
+    found = [sentence for path in sources for sentence in sentences(path)]
+    if len(sources) > 1:
+        random.Random(seed).shuffle(found)
+    written = 0
+    with gzip.open(out, "wt", encoding="utf-8") as file:
+        for text in islice(passages(found, least, words, seed), count):
+            file.write(f"{text}\n")
+            written += 1
+    return written
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sources", type=Path, nargs="+", metavar="FILE")
@@ -52,15 +67,8 @@ def main() -> None:
     parser.add_argument("--words", type=int, nargs=2, default=(50, 130))
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    found = [sentence for path in options.sources for sentence in sentences(path)]
-    if len(options.sources) > 1:
-        random.Random(options.seed).shuffle(found)
-    with gzip.open(options.out, "wt", encoding="utf-8") as out:
-        made = passages(found, options.least, tuple(options.words), options.seed)
-        count = 0
-        for text in islice(made, options.count):
-            out.write(f"{text}\n")
-            count += 1
+    words = (options.words[0], options.words[1])
+    count = write_passages(options.sources, options.out, options.count, options.least, words, options.seed)
     print(f"{options.out}: {count} passages")
 
 

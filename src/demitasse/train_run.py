@@ -111,12 +111,6 @@ class Run:
         assert isinstance(found, TorchEncoder)
         return found
 
-    def mixed_back(self, encoder: TorchEncoder) -> TorchEncoder:
-        """`encoder` as the objective wants it kept, with its share of the tuned weights."""
-        if not isinstance(self.objective, Elastic) or not self.objective.back:
-            return encoder
-        return blended(self.tuned(encoder.device), encoder, 1 - self.objective.back)
-
     def _texts(self, number: int) -> list[str]:
         """Different texts as stage `number` draws them; of little data, all of them."""
         sampler, found = self.sampler(number), dict[str, None]()

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from demitasse.adapters import adapted, merged
+from demitasse.blending import blended
 from demitasse.dev_scores import dev_scores
 from demitasse.elastic import Elastic
 from demitasse.errors import TrainingError, TrainingStopped
@@ -87,7 +88,7 @@ class Stage:
                 if stop:
                     break
             log.write()
-        return self._encoder()
+        return self._recorded(self._current(), self.run.scores)
 
     def _step(self, step: int, batches: Iterator[Prepared], descent: Descent) -> tuple[Prepared, torch.Tensor]:
         options, accelerator = self.run.options, self.run.accelerator
@@ -169,23 +170,24 @@ class Stage:
             run.folder.log({"step": self.before + step, "dev": round(mean, 3), "scores": scores})
             if mean > run.best:
                 run.best, run.scores, self.worse = mean, scores, 0
-                self._encoder(scores).save(run.folder.path / MODEL)
+                self._recorded(encoder, scores).save(run.folder.path / MODEL)
             else:
                 self.worse += 1
             worse += self.worse
         worse = run.accelerator.reduce(worse)
         return options.patience is not None and int(worse) >= options.patience
 
-    def _encoder(self, scores: dict[str, float] | None = None) -> TorchEncoder:
-        """An encoder of its own with the weights as they are now."""
-        encoder = self._current()
-        encoder.backbone.model.eval()  # type: ignore[no-untyped-call]
-        return replace(encoder, record=self.run.record(self.start, scores or self.run.scores))
-
     def _current(self) -> TorchEncoder:
         """What this stage would give if it ended here; it may share weights with the student."""
         encoder = merged(self.student) if self.run.options.lora else self.student.encoder()
-        return self.run.mixed_back(encoder) if self.number + 1 == len(self.run.stages) else encoder
+        objective = self.goal.objective
+        back = objective.back if isinstance(objective, Elastic) else 0.0
+        return blended(self.start, encoder, 1 - back) if back else encoder
+
+    def _recorded(self, encoder: TorchEncoder, scores: dict[str, float]) -> TorchEncoder:
+        """`encoder`, ready to be kept, with what it says about itself."""
+        encoder.backbone.model.eval()  # type: ignore[no-untyped-call]
+        return replace(encoder, record=self.run.record(self.start, scores))
 
     def _save(self, step: int, prepared: Prepared) -> None:
         scaler = self.run.accelerator.scaler
