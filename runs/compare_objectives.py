@@ -138,6 +138,8 @@ def main() -> None:
     for text in options.run:
         out, begun = Path(tempfile.mkdtemp()) / "run", time.perf_counter()
         encoder = trained(base, data, text, common, out)
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()  # what training held; runs beside this one can use it
         result = {"run": text, "objective": encoder.record.get("objective"), "seconds": time.perf_counter() - begun}
         result["scores"] = scores_of(encoder, options.data, options.search)
         result["summary"] = summary(encoder, result["scores"])

@@ -46,7 +46,11 @@ _WORDS = {
     "elastic keep=0": "no pair loss beside the distillation",
     "elastic anchor=0": "no anchor",
     "elastic exits=false": "no exits",
-    "elastic distil=0": "no distillation",
+    "elastic distil=0": "no distillation of similarities",
+    "elastic contrast=1": "the pair loss at every cut",
+    "elastic back=0.2": "a fifth of the tuned weights mixed back in",
+    "matryoshka2d layers_per_step=-1": "all layers at every step, not one that is drawn",
+    "starbucks sizes=1x384/2x384/3x384/4x384/5x384": "every layer at full width, not every second one",
     "optimizer=adamw": "AdamW",
     "optimizer=muon": "Muon",
 }
@@ -78,11 +82,15 @@ class Run:
         first, *rest = self.text.split()
         return [*filter(None, first.partition(":")[2].split(",")), *rest]
 
-    @property
-    def words(self) -> str:
-        """The changes, for people."""
-        found = [_WORDS.get(f"{self.method} {change}") or _WORDS.get(change) for change in self.changes]
-        return ", ".join(word or change.replace("=", " ") for word, change in zip(found, self.changes, strict=True))
+    def words(self, known: Sequence[str] = ()) -> str:
+        """The changes for people; those from a run with the changes `known`, if there is one."""
+        new = [change for change in self.changes if change not in known]
+        found = [
+            _WORDS.get(f"{self.method} {change}") or _WORDS.get(change) or change.replace("=", " ") for change in new
+        ]
+        own = [change.partition("=")[0] for change in self.changes]
+        left = [key for key in (change.partition("=")[0] for change in known) if key not in own]
+        return ", ".join([*found, *(f"the default {key}" for key in left)])
 
     @property
     def training(self) -> Any:
@@ -247,6 +255,11 @@ def separate_tables(file: File) -> dict[str, dict[str, float]]:
 
 def of_kind(files: Sequence[File], name: str, kind: str) -> list[File]:
     return [file for file in files if (file.backbone, file.kind) == (name, kind)]
+
+
+def by_method(files: Sequence[File]) -> Mapping[str, list[Run]]:
+    runs = [run for file in files for run in file.runs]
+    return {method: own for method in METHODS if (own := [run for run in runs if run.method == method])}
 
 
 def _cuts(by_seed: Mapping[int, Tables]) -> Iterable[str]:

@@ -24,17 +24,16 @@ from results_figures import Picture, by_layer, by_time, search
 from results_tables import (
     ablations,
     best,
-    chosen,
     data,
     files_table,
     main_table,
     paragraph,
-    rates,
     search_tables,
     separate,
     table,
 )
 from tables import MARKED, filled
+from tried_tables import chosen, rates
 
 import demitasse as dt
 from demitasse.atomic import new_file

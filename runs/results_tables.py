@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from paper_results import (
     DEV,
@@ -13,12 +13,12 @@ from paper_results import (
     SEPARATE,
     STS,
     TITLES,
-    TRIAL,
     Backbone,
     Cell,
     File,
     Row,
     Run,
+    by_method,
 )
 
 Column = tuple[str, str, list[str]]  # its heading, the table it is from, the cuts that it is the mean of
@@ -94,6 +94,28 @@ def main_table(model: Backbone) -> list[str]:
     return table([f"{model.layers}x{model.dims}", *(heading for heading, _, _ in columns), "seeds"], rows)
 
 
+def brief(models: Sequence[Backbone]) -> list[str]:
+    """The main tables of several models in one: all layers, and the mean of those below at three widths."""
+    headings, columns = [], []
+    for model in models:
+        widths = [model.dims, 128, 32]
+        below = [(model, model.cuts(model.shallow, dims)) for dims in widths]
+        columns += [(model, [f"{model.layers}x{model.dims}"]), *below]
+        headings += [
+            f"{model.title}, all {model.layers} layers",
+            *(f"1 to {model.layers - 1}, {d} dims" for d in widths),
+        ]
+    labels = [label for label in METHODS.values() if any(row.label == label for model in models for row in model.rows)]
+    rows = {label: [_labelled(model, label, cuts) for model, cuts in columns] for label in labels}
+    cells = bold_best(list(rows.values()))
+    return table(["", *headings], [[label, *own] for label, own in zip(rows, cells, strict=True) if set(own) != {"-"}])
+
+
+def _labelled(model: Backbone, label: str, cuts: Sequence[str]) -> Cell | None:
+    found = next((row for row in model.rows if row.label == label), None)
+    return found.cell(STS, cuts) if found else None
+
+
 def bold_best(cells: Sequence[Sequence[Cell | None]]) -> list[list[str]]:
     """The cells as text; the highest mean of each column is bold."""
     highest = [max((cell.mean for cell in column if cell), default=0.0) for column in zip(*cells, strict=True)]
@@ -134,7 +156,7 @@ def best(model: Backbone, tried: Sequence[File] = ()) -> list[str]:
 def _best_at_all_layers(model: Backbone, tried: Sequence[File]) -> str:
     """Each objective with the rate and options that suit the last layer: rows are chosen for all cuts together."""
     found: dict[str, tuple[float, str]] = {}
-    for method, runs in _tried(tried).items():
+    for method, runs in by_method(tried).items():
         scores = [(run.tables[DEV][f"{model.layers}x{model.dims}"], run.text) for run in runs if run.layers is None]
         if scores:
             found[METHODS[method]] = max(scores)
@@ -206,13 +228,15 @@ def ablations(model: Backbone, files: Sequence[File]) -> list[str]:
             known = [run for run in _main_runs(model, file) if run.method == method]
             seen = [run.training for run in known]
             tried = [run for run in file.runs if run.method == method and run.training not in seen]
-            rows += [_ablation(run, columns, " (as above)") for run in known]
-            rows += [_ablation(run, columns) for run in tried]
+            rows += [_ablation(run, columns, f"{METHODS[method]}, as above") for run in known]
+            alike = known[0].changes if known else []
+            rows += [
+                _ablation(run, columns, f"{METHODS[method]}: {run.words(alike) or 'its defaults'}") for run in tried
+            ]
     return table(["", *(heading for heading, _, _ in columns)], rows) if rows else []
 
 
-def _ablation(run: Run, columns: Sequence[Column], note: str = "") -> list[str]:
-    label = f"{METHODS[run.method]}: {run.words or 'its defaults'}{note}"
+def _ablation(run: Run, columns: Sequence[Column], label: str) -> list[str]:
     row = Row(run.method, label, {0: run.tables})
     return [label, *(str(row.cell(name, cuts) or "-") for _, name, cuts in columns)]
 
@@ -238,75 +262,3 @@ def search_tables(model: Backbone) -> list[str]:
             lines += [f"{metric}:", ""]
             lines += [*table(["", *cuts.values()], rows), ""]
     return lines[:-1]
-
-
-def rates(model: Backbone, files: Sequence[File]) -> list[str]:
-    """Dev scores of all that was tried; the best of each objective bold."""
-    columns = dev_columns(model)
-    rows: list[Sequence[str]] = []
-    for method, runs in _tried(files).items():
-        compared = model.separate_files if method == SEPARATE else model.files
-        used = [(run.layers, run.training) for file in compared for run in file.runs]
-        cells = [[_at_own_depth(run, model).cell(name, cuts) for _, name, cuts in columns] for run in runs]
-        for run, own in zip(runs, bold_best(cells), strict=True):
-            label = METHODS[method] + (f", {run.layers} layers" if run.layers else "")
-            rows.append([label, f"`{run.text}`", *own, "✓" if (run.layers, run.training) in used else ""])
-    return table(["", "`--run`", *(heading for heading, _, _ in columns), "used"], rows) if rows else []
-
-
-def _at_own_depth(run: Run, model: Backbone) -> Row:
-    """The scores of a run; for a model that was cut first, its own last layer is all of its layers."""
-    if run.layers is None:
-        return Row(run.method, "", {0: run.tables})
-    last = {
-        name: {f"{model.layers}x{model.dims}": scores[f"{run.layers}x{model.dims}"]}
-        for name, scores in run.tables.items()
-    }
-    return Row(run.method, "", {0: last})
-
-
-def dev_columns(model: Backbone) -> list[Column]:
-    """What a choice may be made on."""
-    every = [cut for dims in model.widths for cut in model.cuts(range(1, model.layers + 1), dims)]
-    columns: list[Column] = []
-    for name, label in ((DEV, "stsb-dev"), (TRIAL, "sick-trial")):
-        columns.append((f"{label}: all layers", name, [f"{model.layers}x{model.dims}"]))
-        columns += [
-            (f"1 to {model.layers - 1}, {dims} dims", name, model.cuts(model.shallow, dims))
-            for dims in reversed(model.widths)
-            if dims in (model.dims, 128, 32)
-        ]
-        columns.append(("all cuts from 1 layer on", name, every))
-    return columns
-
-
-def chosen(model: Backbone, files: Sequence[File]) -> list[str]:
-    """How what is used ranks among what was tried."""
-    columns = {heading: (name, cuts) for heading, name, cuts in dev_columns(model) if name == DEV}
-    parts = []
-    for method, runs in _tried(files).items():
-        used = {run.text: run for file in model.files for run in file.runs if run.method == method}
-        for text, run in used.items():
-            if run.training not in [tried.training for tried in runs]:
-                parts.append(f"{METHODS[method]}, `{text}`, is not among the {len(runs)} tried")
-                continue
-            places = []
-            for heading in ("all cuts from 1 layer on", "stsb-dev: all layers"):
-                own, *others = (
-                    Row(method, "", {0: one.tables}).cell(*columns[heading])
-                    for one in (next(t for t in runs if t.training == run.training), *runs)
-                )
-                place = 1 + sum(bool(cell and own and cell.mean > own.mean) for cell in others)
-                places.append(place)
-            parts.append(f"{METHODS[method]}, `{text}`, {places[0]} and {places[1]} of {len(runs)}")
-    if not parts:
-        return []
-    start = (
-        "The place of what is used among what was tried, on stsb-dev by all cuts from 1 layer on and by all layers: "
-    )
-    return paragraph(start + "; ".join(parts) + ".")
-
-
-def _tried(files: Sequence[File]) -> Mapping[str, list[Run]]:
-    runs = [run for file in files for run in file.runs]
-    return {method: own for method in METHODS if (own := [run for run in runs if run.method == method])}

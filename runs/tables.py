@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmark_tables import compare_cpu, encode_cpu, encode_gpu, openvino, plan_check, train_step
+from paper_results import TITLES, backbone, read_files
+from results_tables import brief
 
 ROOT = Path(__file__).parents[1]
 PAGES = (
@@ -167,6 +169,12 @@ def objectives_minilm() -> list[str]:
     return lines
 
 
+def paper() -> list[str]:
+    """Every objective on every model of docs/results.md."""
+    files = read_files(ROOT / "results" / "paper")
+    return brief([model for model in (backbone(files, name) for name in TITLES) if model])
+
+
 def elastic_experiments() -> list[str]:
     """Training runs on a GPU: dev sets first, which choices are made on."""
     lines = [
@@ -227,6 +235,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "laptop dev": laptop_dev,
     "laptop": lambda: exits("laptop"),
     "objectives minilm": objectives_minilm,
+    "paper": paper,
     "train step": train_step,
     "objective parity": objective_parity,
 }

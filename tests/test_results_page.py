@@ -26,6 +26,7 @@ import compare_objectives
 import paper_results
 import results_page
 import results_tables
+import tried_tables
 
 ROOT = Path(__file__).parents[1]
 LAYERS, DIMS = 4, (32, 64, 128, 256)
@@ -182,28 +183,30 @@ def test_separate_models_are_compared_on_shared_seeds_and_layers(tmp_path: Path)
 
 def test_ablations_stand_below_the_row_they_change(tmp_path: Path) -> None:
     tried = [run("elastic:tune=0 optimizer=muon"), run("espresso:compress=none"), run("espresso")]
+    tried.append(run("elastic:exits=false"))
     found = model(files := write(tmp_path, **seeds(2), minilm_ablations=file(tried, seed=1)))
     table = cells(results_tables.ablations(found, paper_results.of_kind(files, "minilm", "ablations")))
     assert list(table) == [
-        "ESE (paper): its defaults (as above)",
+        "ESE (paper), as above",
         "ESE (paper): learn-to-express only",
-        "Elastic: tune 0.3 (as above)",
+        "Elastic, as above",
         "Elastic: teacher: the model as released, Muon",
+        "Elastic: no exits, the default tune",
     ]
-    assert table["Elastic: tune 0.3 (as above)"]["all layers"] == f"{score('elastic:tune=0.3', LAYERS, 256, 1):.1f}"
+    assert table["Elastic, as above"]["all layers"] == f"{score('elastic:tune=0.3', LAYERS, 256, 1):.1f}"
 
 
 def test_rates_say_what_is_best_and_what_is_used(tmp_path: Path) -> None:
     tried = [run("espresso", shift=-20.0), run("espresso rate=1e-3"), run("elastic:tune=0.9")]
     found = model(files := write(tmp_path, **seeds(1), minilm_rates=file(tried)))
     rates = paper_results.of_kind(files, "minilm", "rates")
-    lines = results_tables.rates(found, rates)
+    lines = tried_tables.rates(found, rates)
     ours, other = (next(line for line in lines if f"`{text}`" in line) for text in ("espresso", "espresso rate=1e-3"))
     assert ours.endswith("✓ |")
     assert "**" not in ours
     assert "✓" not in other
     assert other.count("**") == 2 * 10
-    said = " ".join(results_tables.chosen(found, rates))
+    said = " ".join(tried_tables.chosen(found, rates))
     assert "ESE (paper), `espresso`, 2 and 2 of 2" in said
     assert "Elastic, `elastic:tune=0.3`, is not among the 1 tried" in said
 
@@ -223,7 +226,7 @@ def test_a_model_that_was_cut_first_is_scored_at_its_own_last_layer(tmp_path: Pa
     tried = [run("matryoshka rate=1e-4"), *(run(text, layers=2) for text in texts)]
     apart = file([run(texts[0], layers=2)])
     found = model(files := write(tmp_path, **seeds(1), minilm_rates=file(tried), minilm_separate=apart))
-    lines = results_tables.rates(found, paper_results.of_kind(files, "minilm", "rates"))
+    lines = tried_tables.rates(found, paper_results.of_kind(files, "minilm", "rates"))
     used, other = (next(line for line in lines if f"`{text}`" in line) for text in texts)
     assert used.startswith("| separate models, 2 layers |")
     assert used.endswith("✓ |")
