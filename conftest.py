@@ -10,6 +10,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 import zoo
@@ -17,6 +18,8 @@ import zoo
 from demitasse.encoder import Encoder
 from demitasse.loading import load
 
+hypothesis.settings.register_profile("demitasse", deadline=None)  # a busy machine is no failure
+hypothesis.settings.load_profile("demitasse")
 torch.set_num_threads(1)  # tiny models gain nothing from more, and lose much where other work runs beside the tests
 
 

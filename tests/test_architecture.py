@@ -33,7 +33,7 @@ ROWS = [
         "scores",
         "lines",
     },
-    {"row_kinds", "storing", "charts"},
+    {"row_kinds", "storing", "charts", "result_files"},
     {
         "pairs",
         "compress",

@@ -148,7 +148,8 @@ def _write(evaluations: list[Evaluation], json: Path | None) -> None:
     from rich.console import Console
 
     from demitasse.eval_table import show
-    from demitasse.evaluation_files import as_plain, comparison, save, written
+    from demitasse.evaluation_files import as_plain, comparison
+    from demitasse.result_files import save, written
 
     plain = as_plain(evaluations[0]) if len(evaluations) == 1 else comparison(evaluations)
     if json is not None and str(json) == "-":

@@ -60,7 +60,8 @@ def measure(  # noqa: PLR0913 - options of a command, each named when used
     _check_outputs(json, report)
     asked = (None if layers is None else numbers(layers, "layers"), None if dims is None else numbers(dims, "dims"))
     from demitasse.measure_options import MeasureOptions
-    from demitasse.profile_files import save, written
+    from demitasse.profile_files import as_plain
+    from demitasse.result_files import save, written
 
     # Whatever is wrong is said before the work, not after it.
     options = MeasureOptions(precisions=precision, batch=batch, rounds=rounds, seconds=seconds)
@@ -70,7 +71,7 @@ def measure(  # noqa: PLR0913 - options of a command, each named when used
         options = replace(options, cuts=asked_cuts(encoder.full, *asked, first=True))
     profile = source.measure(encoder, options, compare or ())
     if json is not None and str(json) == "-":
-        typer.echo(written(profile), nl=False)
+        typer.echo(written(as_plain(profile)), nl=False)
     else:
         from rich.console import Console
 
@@ -78,7 +79,7 @@ def measure(  # noqa: PLR0913 - options of a command, each named when used
 
         show_profile(profile, Console())
     if json is not None and str(json) != "-":
-        save(profile, json)
+        save(as_plain(profile), json)
         typer.echo(f"{json} written", err=True)
     if report is not None:
         demitasse.report(profile, report)

@@ -134,7 +134,8 @@ class Evaluation:
 
     def save(self, path: str | Path) -> None:
         """Write everything but the draws to a JSON file, whole or not at all; docs/evaluation.md has every field."""
-        from demitasse.evaluation_files import as_plain, save
+        from demitasse.evaluation_files import as_plain
+        from demitasse.result_files import save
 
         save(as_plain(self), path)
 

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from demitasse._version import __version__
-from demitasse.atomic import new_file
 from demitasse.cut import Cut
 from demitasse.cut_scores import Score, Shallow, TaskFacts
-from demitasse.errors import CutError, DataError, reason
+from demitasse.errors import CutError, DataError
 from demitasse.evaluation import Evaluation
-
-SCHEMA = 1
-
-
-def save(plain: dict[str, Any], path: str | Path) -> None:
-    """Write plain values to a JSON file, whole or not at all."""
-    with new_file(Path(path)) as file:
-        file.write(written(plain).encode())
-
-
-def written(plain: dict[str, Any]) -> str:
-    """Plain values as JSON for people to read."""
-    return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+from demitasse.result_files import headed, read_result
 
 
 def read_evaluation(path: str | Path) -> Evaluation:
@@ -37,17 +22,7 @@ def read_evaluation(path: str | Path) -> Evaluation:
     >>> read_evaluation(out).full
     Cut(layers=3, dims=32)
     """
-    try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as problem:
-        raise DataError(
-            f"{path} cannot be read as an evaluation ({reason(problem)}); give a file it was saved to"
-        ) from None
-    schema = found.get("schema") if isinstance(found, dict) and found.get("kind") == "evaluation" else None
-    if schema != SCHEMA:
-        raise DataError(
-            f"{path} is no evaluation of schema {SCHEMA}, which is what demitasse {__version__} reads; evaluate again"
-        )
+    found = read_result(path, "evaluation", "evaluate")
     try:
         return _evaluation(found)
     except (KeyError, TypeError, AttributeError, CutError) as problem:
@@ -56,9 +31,7 @@ def read_evaluation(path: str | Path) -> Evaluation:
 
 def as_plain(evaluation: Evaluation) -> dict[str, Any]:
     """Everything but the draws, as values that JSON has."""
-    return {
-        "schema": SCHEMA,
-        "kind": "evaluation",
+    plain = {
         "model": evaluation.model,
         "fingerprint": evaluation.fingerprint,
         "full": str(evaluation.full),
@@ -71,6 +44,7 @@ def as_plain(evaluation: Evaluation) -> dict[str, Any]:
         "scores": [asdict(score) | {"cut": str(score.cut)} for score in evaluation.scores],
         "shallow": [asdict(score) for score in evaluation.shallows],
     }
+    return headed("evaluation", plain)
 
 
 def comparison(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
@@ -89,13 +63,9 @@ def comparison(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
                 continue
             found = other.shallow_difference(first, group, dims)
             shallow.append(named | {"group": group, "dims": dims} | asdict(found))
-    return {
-        "schema": SCHEMA,
-        "kind": "comparison",
-        "evaluations": [as_plain(evaluation) for evaluation in evaluations],
-        "differences": differences,
-        "shallow_differences": shallow,
-    }
+    everything = [as_plain(evaluation) for evaluation in evaluations]
+    plain = {"evaluations": everything, "differences": differences, "shallow_differences": shallow}
+    return headed("comparison", plain)
 
 
 def _evaluation(found: dict[str, Any]) -> Evaluation:

@@ -184,6 +184,7 @@ class Profile:
 
     def save(self, path: str | Path) -> None:
         """Write the profile to a JSON file, whole or not at all; docs/planning.md has every field."""
-        from demitasse.profile_files import save
+        from demitasse.profile_files import as_plain
+        from demitasse.result_files import save
 
-        save(self, path)
+        save(as_plain(self), path)

@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from demitasse._version import __version__
-from demitasse.atomic import new_file
 from demitasse.cut import Cut
 from demitasse.errors import CutError, DataError, reason
 from demitasse.profile import Profile, Row, Timing
-
-SCHEMA = 1
-
-
-def save(profile: Profile, path: str | Path) -> None:
-    """Write a profile to a JSON file, whole or not at all."""
-    with new_file(Path(path)) as file:
-        file.write(written(profile).encode())
-
-
-def written(profile: Profile) -> str:
-    """A profile as JSON for people to read."""
-    text = json.dumps(as_plain(profile), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    # A folder may have a name that is no text; what cannot be written as UTF-8 is escaped, which JSON reads back.
-    return text.encode("utf-8", "backslashreplace").decode()
+from demitasse.result_files import headed, read_result
 
 
 def as_plain(profile: Profile) -> dict[str, Any]:
     """A profile as values that JSON has."""
-    return {
-        "schema": SCHEMA,
-        "kind": "profile",
+    plain = {
         "model": profile.model,
         "fingerprint": profile.fingerprint,
         "measure": profile.measure,
@@ -43,6 +24,7 @@ def as_plain(profile: Profile) -> dict[str, Any]:
         "rows": [row_as_plain(row) for row in profile.rows],
         "others": [row_as_plain(row) for row in profile.others],
     }
+    return headed("profile", plain)
 
 
 def row_as_plain(row: Row) -> dict[str, Any]:
@@ -68,17 +50,7 @@ def read_profile(path: str | Path) -> Profile:
     >>> read_profile(out) == profile
     True
     """
-    try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as problem:
-        raise DataError(
-            f"{path} cannot be read as a profile ({reason(problem)}); give a file that measure wrote"
-        ) from None
-    schema = found.get("schema") if isinstance(found, dict) and found.get("kind") == "profile" else None
-    if schema != SCHEMA:
-        raise DataError(
-            f"{path} is no profile of schema {SCHEMA}, which is what demitasse {__version__} reads; measure again"
-        )
+    found = read_result(path, "profile", "measure")
     try:
         return _profile(found)
     except KeyError as problem:
