@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from demitasse.errors import DataError
+from demitasse.shared_options import AGAIN
 
 LatencyOption = Annotated[float | None, typer.Option("--latency-ms", help="Most p95 milliseconds of one text.")]
 SpeedOption = Annotated[float | None, typer.Option("--texts-per-second", help="Least texts a second, in batches.")]
@@ -19,7 +20,7 @@ QualityOption = Annotated[
 ]
 PrecisionOption = Annotated[
     list[str] | None,
-    typer.Option("--precision", help="Only rows of this precision; give it again for each further one."),
+    typer.Option("--precision", help=f"Only rows of this precision; {AGAIN}."),
 ]
 VectorsOption = Annotated[
     list[str] | None,

@@ -14,7 +14,7 @@ import typer
 
 import demitasse
 from demitasse.cli_check import check
-from demitasse.cli_eval import DeviceOption, evaluate
+from demitasse.cli_eval import evaluate
 from demitasse.cli_measure import check_report, measure
 from demitasse.cli_plan import plan
 from demitasse.cli_report import report
@@ -22,6 +22,7 @@ from demitasse.cli_train import train
 from demitasse.cut import Cut
 from demitasse.errors import DataError, DemitasseError, TrainingStopped
 from demitasse.lines import read_lines
+from demitasse.shared_options import DeviceOption, ModelArgument
 from demitasse.vectors_out import check_format, write_vectors
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ app.command()(report)
 
 @app.command()
 def info(
-    model: Annotated[str | None, typer.Argument(help="Model folder or hub name; default: the built-in model.")] = None,
+    model: ModelArgument = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for machines.")] = False,
 ) -> None:
     """Show a model's layers, dims and exits, and what each cut weighs."""

@@ -16,31 +16,28 @@ import typer
 import demitasse
 from demitasse.cut import Cut, grid, usual_dims
 from demitasse.errors import DataError
+from demitasse.shared_options import (
+    AGAIN,
+    DataOption,
+    DeviceOption,
+    DimsOption,
+    LayersOption,
+    ModelArgument,
+    TasksOption,
+)
 
 if TYPE_CHECKING:
     from demitasse.evaluation import Evaluation
 
-AGAIN = "give it again for each further one"
-TasksOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--tasks",
-        "-t",
-        help="File of scored pairs, folder in BEIR layout or with the seven STS sets, a name of one in --data, or "
-        f"sample; {AGAIN}. Default: sample, which is no benchmark.",
-    ),
-]
-DataOption = Annotated[Path | None, typer.Option("--data", "-d", help="Folder in which names of tasks are found.")]
-DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda or mps; default: the GPU if there is one.")]
 _SPAN = re.compile(r"\s*(\d{1,5})\s*(?:-\s*(\d{1,5})\s*)?", re.ASCII)
 
 
 def evaluate(  # noqa: PLR0913 - options of a command, each named when used
-    model: Annotated[str | None, typer.Argument(help="Model folder or hub name; default: the built-in model.")] = None,
+    model: ModelArgument = None,
     tasks: TasksOption = None,
     data: DataOption = None,
-    layers: Annotated[str | None, typer.Option(help="Such as 0-6 or 1,3,6; default: every number of layers.")] = None,
-    dims: Annotated[str | None, typer.Option(help="Such as 32,128; default: 32, 64, 128, … and all.")] = None,
+    layers: LayersOption = None,
+    dims: DimsOption = None,
     document_layers: Annotated[
         str | None, typer.Option(help="Layers of documents, such as 6, or all; default: those of the query.")
     ] = None,

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import demitasse
-from demitasse.cli_eval import (
+from demitasse.cli_eval import asked_cuts, check_writable, numbers, warnings_on_one_line
+from demitasse.errors import DataError
+from demitasse.shared_options import (
     AGAIN,
     DataOption,
     DeviceOption,
+    DimsOption,
+    LayersOption,
+    ModelArgument,
     TasksOption,
-    asked_cuts,
-    check_writable,
-    numbers,
-    warnings_on_one_line,
 )
-from demitasse.errors import DataError
 
 if TYPE_CHECKING:
     from demitasse.encoder import Encoder
@@ -35,12 +35,12 @@ SecondsOption = Annotated[float, typer.Option(help="How long timing may take, ab
 
 
 def measure(  # noqa: PLR0913 - options of a command, each named when used
-    model: Annotated[str | None, typer.Argument(help="Model folder or hub name; default: the built-in model.")] = None,
+    model: ModelArgument = None,
     tasks: TasksOption = None,
     data: DataOption = None,
     texts: TextsOption = None,
-    layers: Annotated[str | None, typer.Option(help="Such as 0-6 or 1,3,6; default: every number of layers.")] = None,
-    dims: Annotated[str | None, typer.Option(help="Such as 32,128; default: 32, 64, 128, … and all.")] = None,
+    layers: LayersOption = None,
+    dims: DimsOption = None,
     precision: Annotated[
         list[str] | None, typer.Option(help=f"fp32 or int8, for a model on torch; {AGAIN}. Default: both.")
     ] = None,

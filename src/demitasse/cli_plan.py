@@ -22,9 +22,10 @@ from demitasse.budget_options import (
     VectorsOption,
     least_quality,
 )
-from demitasse.cli_eval import DataOption, DeviceOption, TasksOption, check_writable
+from demitasse.cli_eval import check_writable
 from demitasse.cli_measure import SecondsOption, Source, TextsOption
 from demitasse.errors import DataError, NothingFits
+from demitasse.shared_options import DataOption, DeviceOption, TasksOption
 
 if TYPE_CHECKING:
     from demitasse.encoder import Encoder

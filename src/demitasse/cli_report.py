@@ -9,15 +9,14 @@ import typer
 
 import demitasse
 from demitasse.errors import DataError
-
-_AGAIN = "give it again for each further one"
+from demitasse.shared_options import AGAIN
 
 
 def report(
     profile: Annotated[Path, typer.Argument(help="What demitasse measure --json wrote.")],
     out: Annotated[Path, typer.Option("--out", "-o", help=".html file to write.")] = Path("demitasse-report.html"),
     compare: Annotated[
-        list[Path] | None, typer.Option("--compare", "-c", help=f"The profile of a further model; {_AGAIN}.")
+        list[Path] | None, typer.Option("--compare", "-c", help=f"The profile of a further model; {AGAIN}.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help=".png, .svg or .pdf file to draw as well (extra plots).")] = None,
 ) -> None:

@@ -11,8 +11,7 @@ import typer
 import demitasse
 from demitasse.errors import DataError
 from demitasse.extras import TRAIN, need
-
-Several = "give it again for each further one"
+from demitasse.shared_options import AGAIN
 
 
 def train(  # noqa: PLR0913 - options of a command, each named when used
@@ -32,10 +31,10 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
         str, typer.Option(help="infonce, cosent or angle; with options such as infonce:temperature=0.02.")
     ] = "infonce",
     columns: Annotated[
-        list[str] | None, typer.Option(help=f"NAME=anchor, NAME=positive, NAME=negative, NAME=score; {Several}.")
+        list[str] | None, typer.Option(help=f"NAME=anchor, NAME=positive, NAME=negative, NAME=score; {AGAIN}.")
     ] = None,
     weight: Annotated[
-        list[float] | None, typer.Option(help=f"How often batches come from a file; {Several}. Default: its rows.")
+        list[float] | None, typer.Option(help=f"How often batches come from a file; {AGAIN}. Default: its rows.")
     ] = None,
     skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Leave bad rows out and count them.")] = False,
     dev: Annotated[Path | None, typer.Option(help="Scored pairs: the best model on them is the result.")] = None,
@@ -63,13 +62,13 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
     lora: Annotated[int | None, typer.Option(help="Train adapters of this rank, merged at the end.")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Cut texts off after so many tokens.")] = None,
     prompt: Annotated[
-        list[str] | None, typer.Option(help=f"Prompt name of anchors, then of positives, of negatives; {Several}.")
+        list[str] | None, typer.Option(help=f"Prompt name of anchors, then of positives, of negatives; {AGAIN}.")
     ] = None,
     dev_every: Annotated[int | None, typer.Option(help="Steps between dev scores.")] = None,
     patience: Annotated[int | None, typer.Option(help="Stop after so many dev scores without a better one.")] = None,
     save_every: Annotated[int, typer.Option(help="Steps between checkpoints.")] = 500,
     seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
-    tracker: Annotated[list[str] | None, typer.Option(help=f"wandb, tensorboard, …; {Several}.")] = None,
+    tracker: Annotated[list[str] | None, typer.Option(help=f"wandb, tensorboard, …; {AGAIN}.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     device: Annotated[str | None, typer.Option(help="cpu, cuda or mps; default: the GPU if there is one.")] = None,
 ) -> None:
