@@ -243,6 +243,11 @@ def backbone(files: Sequence[File], name: str) -> Backbone | None:
     return Backbone(name, main, apart, rows, layers, dims)
 
 
+def backbones(files: Sequence[File]) -> list[Backbone]:
+    """Every model that something was compared on."""
+    return [model for model in (backbone(files, name) for name in TITLES) if model]
+
+
 def separate_tables(file: File) -> dict[str, dict[str, float]]:
     """Each model at its own number of layers, as if all were one."""
     merged: dict[str, dict[str, float]] = {}
@@ -258,6 +263,7 @@ def of_kind(files: Sequence[File], name: str, kind: str) -> list[File]:
 
 
 def by_method(files: Sequence[File]) -> Mapping[str, list[Run]]:
+    """The runs of all files by what they trained with, in the order of the tables."""
     runs = [run for file in files for run in file.runs]
     return {method: own for method in METHODS if (own := [run for run in runs if run.method == method])}
 

@@ -19,7 +19,7 @@ from itertools import groupby
 from pathlib import Path
 
 from machine import processor
-from paper_results import HOTPOT, TITLES, Backbone, File, backbone, of_kind, read_files
+from paper_results import HOTPOT, TITLES, Backbone, File, backbones, of_kind, read_files
 from results_figures import Picture, by_layer, by_time, search
 from results_tables import (
     ablations,
@@ -50,12 +50,9 @@ Writer = Callable[[], list[str]]
 def pictures(files: Sequence[File]) -> list[Picture]:
     """Every figure there are results for."""
     found = []
-    for name in TITLES:
-        model = backbone(files, name)
-        if model is None:
-            continue
+    for model in backbones(files):
         found.append(by_layer(model))
-        found += [by_time(model, dict(file.plain)) for file in of_kind(files, name, "time")]
+        found += [by_time(model, dict(file.plain)) for file in of_kind(files, model.name, "time")]
         if any(HOTPOT in tables for row in model.rows for tables in row.tables):
             found.append(search(model))
     return found
@@ -135,8 +132,8 @@ def time_tables(files: Sequence[File], drawn: Sequence[Picture]) -> list[str]:
 def writers(files: Sequence[File]) -> dict[str, Writer]:
     """What stands between each pair of marks; nothing where there are no results."""
     drawn = pictures(files)
-    models = {name: backbone(files, name) for name in TITLES}
-    known = [model for model in models.values() if model]
+    known = backbones(files)
+    models = {model.name: model for model in known}
     found: dict[str, Writer] = {
         "files": partial(files_table, files),
         "data": partial(data, files),
@@ -149,7 +146,8 @@ def writers(files: Sequence[File]) -> dict[str, Writer]:
     }
     for kind in ("separate", "ablations", "rates"):
         found[f"command {kind}"] = partial(command, [file for file in files if file.kind == kind])
-    for name, model in models.items():
+    for name in TITLES:
+        model = models.get(name)
         found[f"main {name}"] = partial(main_table, model) if model else list
         found[f"best {name}"] = partial(best, model, of_kind(files, name, "rates")) if model else list
         found[f"layers {name}"] = partial(image, drawn, f"{name}-layers")

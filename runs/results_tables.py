@@ -70,13 +70,18 @@ def data(files: Sequence[File]) -> list[str]:
     return [line for part in parts for line in part][:-1]
 
 
+def whole_and_below(model: Backbone, name: str, *, whole: str = "all layers", below: str = "") -> list[Column]:
+    """All layers, and the mean of those below at all dims, 128 and 32, where they were measured."""
+    last, full = model.layers, model.dims
+    widths = [dims for dims in reversed(model.widths) if dims in (full, 128, 32)]
+    means = [(f"{below}1 to {last - 1}, {dims} dims", name, model.cuts(model.shallow, dims)) for dims in widths]
+    return [(whole, name, model.cuts([last], full)), *means]
+
+
 def main_columns(model: Backbone) -> list[Column]:
     """All layers, the mean of those below at three widths, some of them, and the search."""
     last, full = model.layers, model.dims
-    columns: list[Column] = [("all layers", STS, model.cuts([last], full))]
-    for dims in (full, 128, 32):
-        if dims == full or (dims in model.widths and dims < full):
-            columns.append((f"mean of 1 to {last - 1}, {dims} dims", STS, model.cuts(model.shallow, dims)))
+    columns = whole_and_below(model, STS, below="mean of ")
     for count in sorted({0, 1, 3, last // 2}):
         if count < last:
             columns.append((f"{count} layer{'s' * (count != 1)}", STS, model.cuts([count], full)))
@@ -96,24 +101,19 @@ def main_table(model: Backbone) -> list[str]:
 
 def brief(models: Sequence[Backbone]) -> list[str]:
     """The main tables of several models in one: all layers, and the mean of those below at three widths."""
-    headings, columns = [], []
-    for model in models:
-        widths = [model.dims, 128, 32]
-        below = [(model, model.cuts(model.shallow, dims)) for dims in widths]
-        columns += [(model, [f"{model.layers}x{model.dims}"]), *below]
-        headings += [
-            f"{model.title}, all {model.layers} layers",
-            *(f"1 to {model.layers - 1}, {d} dims" for d in widths),
-        ]
-    labels = [label for label in METHODS.values() if any(row.label == label for model in models for row in model.rows)]
-    rows = {label: [_labelled(model, label, cuts) for model, cuts in columns] for label in labels}
-    cells = bold_best(list(rows.values()))
-    return table(["", *headings], [[label, *own] for label, own in zip(rows, cells, strict=True) if set(own) != {"-"}])
-
-
-def _labelled(model: Backbone, label: str, cuts: Sequence[str]) -> Cell | None:
-    found = next((row for row in model.rows if row.label == label), None)
-    return found.cell(STS, cuts) if found else None
+    columns = [
+        (model, column)
+        for model in models
+        for column in whole_and_below(model, STS, whole=f"{model.title}, all {model.layers} layers")
+    ]
+    cells = {}
+    for method, label in METHODS.items():
+        rows = [(model.first(method), column) for model, column in columns]
+        own = [row.cell(name, cuts) if row else None for row, (_, name, cuts) in rows]
+        if any(own):
+            cells[label] = own
+    texts = zip(cells, bold_best(list(cells.values())), strict=True)
+    return table(["", *(heading for _, (heading, _, _) in columns)], [[label, *own] for label, own in texts])
 
 
 def bold_best(cells: Sequence[Sequence[Cell | None]]) -> list[list[str]]:

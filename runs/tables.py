@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark_tables import compare_cpu, encode_cpu, encode_gpu, openvino, plan_check, train_step
-from paper_results import TITLES, backbone, read_files
+from paper_results import backbones, read_files
 from results_tables import brief
 
 ROOT = Path(__file__).parents[1]
@@ -171,8 +171,7 @@ def objectives_minilm() -> list[str]:
 
 def paper() -> list[str]:
     """Every objective on every model of docs/results.md."""
-    files = read_files(ROOT / "results" / "paper")
-    return brief([model for model in (backbone(files, name) for name in TITLES) if model])
+    return brief(backbones(read_files(ROOT / "results" / "paper")))
 
 
 def elastic_experiments() -> list[str]:

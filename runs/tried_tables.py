@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paper_results import DEV, METHODS, SEPARATE, TRIAL, Backbone, File, Row, Run, by_method
-from results_tables import Column, bold_best, paragraph, table
+from results_tables import Column, bold_best, paragraph, table, whole_and_below
 
 
 def rates(model: Backbone, files: Sequence[File]) -> list[str]:
@@ -38,12 +38,7 @@ def dev_columns(model: Backbone) -> list[Column]:
     every = [cut for dims in model.widths for cut in model.cuts(range(1, model.layers + 1), dims)]
     columns: list[Column] = []
     for name, label in ((DEV, "stsb-dev"), (TRIAL, "sick-trial")):
-        columns.append((f"{label}: all layers", name, [f"{model.layers}x{model.dims}"]))
-        columns += [
-            (f"1 to {model.layers - 1}, {dims} dims", name, model.cuts(model.shallow, dims))
-            for dims in reversed(model.widths)
-            if dims in (model.dims, 128, 32)
-        ]
+        columns += whole_and_below(model, name, whole=f"{label}: all layers")
         columns.append(("all cuts from 1 layer on", name, every))
     return columns
 

@@ -11,7 +11,7 @@ import typer
 import demitasse
 from demitasse.errors import DataError
 from demitasse.extras import TRAIN, need
-from demitasse.shared_options import AGAIN
+from demitasse.shared_options import AGAIN, DeviceOption
 
 
 def train(  # noqa: PLR0913 - options of a command, each named when used
@@ -70,7 +70,7 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
     seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
     tracker: Annotated[list[str] | None, typer.Option(help=f"wandb, tensorboard, …; {AGAIN}.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda or mps; default: the GPU if there is one.")] = None,
+    device: DeviceOption = None,
 ) -> None:
     """Train an encoder on pairs, triples, groups or scored pairs of texts."""
     given = dict(locals())
