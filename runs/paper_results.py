@@ -268,5 +268,11 @@ def by_method(files: Sequence[File]) -> Mapping[str, list[Run]]:
     return {method: own for method in METHODS if (own := [run for run in runs if run.method == method])}
 
 
+def few(counts: Iterable[int]) -> list[int]:
+    """All `counts` if they are few, else every second or third so that the last is one of them: what has room."""
+    found = sorted(counts)
+    return found[:: -(1 + len(found) // 14)][::-1]
+
+
 def _cuts(by_seed: Mapping[int, Tables]) -> Iterable[str]:
     return (cut for tables in by_seed.values() for cut in tables[STS])

@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from paper_results import HOTPOT, STS, Backbone, Row
+from paper_results import HOTPOT, STS, Backbone, Row, few
 
 from demitasse.atomic import new_file
 from demitasse.charts import (
@@ -153,9 +153,9 @@ def _numbered(lines: list[Line], times: dict[int, float]) -> list[Line]:
     if not lines:
         return lines
     *others, last = lines
-    layers = {value: count for count, value in times.items()}
-    points = [Point(point.x, point.y, point.low, point.high, str(layers[point.x])) for point in last.points]
-    return [*others, Line(last.label, points, last.colour, last.marker)]
+    names = {times[count]: str(count) for count in few(times)}
+    points = [replace(point, name=names.get(point.x, "")) for point in last.points]
+    return [*others, replace(last, points=points)]
 
 
 def search(model: Backbone) -> Picture:

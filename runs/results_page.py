@@ -19,7 +19,7 @@ from itertools import groupby
 from pathlib import Path
 
 from machine import processor
-from paper_results import HOTPOT, TITLES, Backbone, File, backbones, of_kind, read_files
+from paper_results import HOTPOT, TITLES, Backbone, File, backbones, few, of_kind, read_files
 from results_figures import Picture, by_layer, by_time, search
 from results_tables import (
     ablations,
@@ -112,9 +112,10 @@ def time_tables(files: Sequence[File], drawn: Sequence[Picture]) -> list[str]:
         plain = file.plain
         times = {int(layers): value for layers, value in plain["milliseconds_a_text"].items()}
         whole = times[max(times)]
+        shown = few(times)
         rows = [
-            ["milliseconds a text", *(f"{times[layers]:.3g}" for layers in sorted(times))],
-            ["times as fast as all layers", *(f"{whole / times[layers]:.1f}" for layers in sorted(times))],
+            ["milliseconds a text", *(f"{times[layers]:.3g}" for layers in shown)],
+            ["times as fast as all layers", *(f"{whole / times[layers]:.1f}" for layers in shown)],
         ]
         how = (
             f"{TITLES[file.backbone]} with {plain['exits']} exits, {plain['texts']} sentences of "
@@ -122,7 +123,7 @@ def time_tables(files: Sequence[File], drawn: Sequence[Picture]) -> list[str]:
             f"cores), demitasse {plain['demitasse']}: median of {plain['rounds']} rounds in which every number of "
             "layers had its turn, all texts having been read before."
         )
-        lines += [*paragraph(how), "", *table(["layers", *map(str, sorted(times))], rows), ""]
+        lines += [*paragraph(how), "", *table(["layers", *map(str, shown)], rows), ""]
         picture = image(drawn, f"{file.backbone}-time")
         lines += [*picture, ""] if picture else []
         lines += ["```bash", f"python runs/results_page.py --time MODEL --backbone {file.backbone}", "```", ""]

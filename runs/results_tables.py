@@ -70,10 +70,12 @@ def data(files: Sequence[File]) -> list[str]:
     return [line for part in parts for line in part][:-1]
 
 
-def whole_and_below(model: Backbone, name: str, *, whole: str = "all layers", below: str = "") -> list[Column]:
-    """All layers, and the mean of those below at all dims, 128 and 32, where they were measured."""
+def whole_and_below(
+    model: Backbone, name: str, *, whole: str = "all layers", below: str = "", widths: Sequence[int] = (128, 32)
+) -> list[Column]:
+    """All layers, and the mean of those below at all dims and at `widths`, where they were measured."""
     last, full = model.layers, model.dims
-    widths = [dims for dims in reversed(model.widths) if dims in (full, 128, 32)]
+    widths = [dims for dims in reversed(model.widths) if dims in (full, *widths)]
     means = [(f"{below}1 to {last - 1}, {dims} dims", name, model.cuts(model.shallow, dims)) for dims in widths]
     return [(whole, name, model.cuts([last], full)), *means]
 
@@ -100,11 +102,11 @@ def main_table(model: Backbone) -> list[str]:
 
 
 def brief(models: Sequence[Backbone]) -> list[str]:
-    """The main tables of several models in one: all layers, and the mean of those below at three widths."""
+    """The main tables of several models in one: all layers, and the mean of those below at all dims and at 32."""
     columns = [
         (model, column)
         for model in models
-        for column in whole_and_below(model, STS, whole=f"{model.title}, all {model.layers} layers")
+        for column in whole_and_below(model, STS, whole=f"{model.title}, all {model.layers} layers", widths=[32])
     ]
     cells = {}
     for method, label in METHODS.items():

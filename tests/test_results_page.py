@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -388,3 +389,12 @@ def test_scores_of_a_search_keep_its_other_metrics(model_folder: Callable[..., P
 def _by_cut(scores: dict[str, dict[str, float]], task: str) -> list[dict[str, float]]:
     names = ("recall@10", "all@10")
     return [{name: scores[f"{task} {name}/same"][cut] for name in names} for cut in scores[f"{task}/same"]]
+
+
+@pytest.mark.parametrize("layers", [1, 6, 12, 24, 28, 30, 96])
+def test_of_many_layers_few_are_written_and_the_last_is_one_of_them(layers: int) -> None:
+    found = paper_results.few(range(layers + 1))
+    assert found[-1] == layers
+    assert len(found) <= 14
+    assert len({after - before for before, after in pairwise(found)}) == 1
+    assert found == list(range(layers + 1)) or layers > 12
