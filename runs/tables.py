@@ -208,6 +208,19 @@ def laptop_dev() -> list[str]:
     return lines
 
 
+def espresso_halves() -> list[str]:
+    """What a step of ESE follows, by model."""
+    lines = ["| | length of vectors | ESE (paper): express, compress | ESE (released code) |", "|---|---|---|---|"]
+    for row in result("espresso-halves")["models"]:
+        lengths = row["length_of_vectors"]
+        cells = [
+            f"{own['express_gradient']:.3g}, {own['compress_gradient']:.3g}; {own['cosine_of_whole_and_express']:.2f}"
+            for own in (row["espresso"], row["espresso-released"])
+        ]
+        lines.append(f"| {row['model']} | {min(lengths):.1f} to {max(lengths):.1f} | " + " | ".join(cells) + " |")
+    return lines
+
+
 def objective_parity() -> list[str]:
     """The largest relative difference from other implementations."""
     lines = ["| | slow reference | sentence-transformers 6.2 | angle-emb 0.6.1 |", "|---|---|---|---|"]
@@ -237,6 +250,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "paper": paper,
     "train step": train_step,
     "objective parity": objective_parity,
+    "espresso halves": espresso_halves,
 }
 
 

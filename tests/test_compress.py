@@ -1,15 +1,26 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import references as slow
 import torch
+import zoo
 from references import GOLDEN, batch, difference, flat, golden_states, tensors
 
 from demitasse.compress import Principal, Published, alignment, published_target
 from demitasse.errors import DataError
+from demitasse.objectives import Espresso, EspressoReleased
+from demitasse.student import Student
+from demitasse.train_step import by_column
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "runs"))
+
+import espresso_halves
 
 
 def states(count: int) -> list[np.ndarray]:
@@ -115,3 +126,13 @@ def test_the_sign_of_an_axis_does_not_depend_on_the_batch() -> None:
 def test_a_momentum_of_one_would_learn_nothing() -> None:
     with pytest.raises(DataError, match="momentum"):
         Principal(momentum=1.0)
+
+
+@pytest.mark.parametrize("objective", [Espresso(dims=8), EspressoReleased(dims=8)])
+def test_long_vectors_drown_the_pairs_in_learn_to_compress(encoder: Any, objective: Any) -> None:
+    student = Student(encoder, raw=True).eval()
+    rows = by_column(student(encoder.reader.read(zoo.sentences(32))), 2)
+    short, long = (espresso_halves.halves(student, length * rows, objective) for length in (1, 20))
+    assert long["express_gradient"] == pytest.approx(short["express_gradient"], rel=1e-3)
+    assert long["compress_gradient"] > 20 * short["compress_gradient"]
+    assert long["cosine_of_whole_and_express"] < short["cosine_of_whole_and_express"]
