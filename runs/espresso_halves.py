@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 import demitasse as dt
-from demitasse.atomic import new_file
 from demitasse.objective import Step
 from demitasse.pairs import read_pairs
+from demitasse.result_files import save
 from demitasse.sampling import Sampler
 from demitasse.student import Student
 from demitasse.train_step import by_column
@@ -32,7 +32,7 @@ BATCH, SEED = 64, 0
 
 
 def halves(student: Student, rows: Tensor, objective: dt.Espresso | dt.EspressoReleased) -> dict[str, float]:
-    """Loss and length of the gradient of each half, and the part of the whole gradient that is learn-to-compress."""
+    """Loss and length of the gradient of each half, and how far the whole gradient points where the pairs do."""
     without = None if isinstance(objective, dt.Espresso) else False
     parts = {"whole": objective, "express": replace(objective, compress=without)}
     losses, slopes = {}, {}
@@ -79,8 +79,7 @@ def main() -> None:
         "batch": BATCH,
         "models": [measured(model, given.train) for model in given.models],
     }
-    with new_file(given.json) as file:
-        file.write((json.dumps(found, indent=1) + "\n").encode())
+    save(found, given.json)
     for row in found["models"]:
         print(json.dumps(row))
 

@@ -38,6 +38,7 @@ from tried_tables import chosen, rates
 import demitasse as dt
 from demitasse.atomic import new_file
 from demitasse.corpus import corpus
+from demitasse.result_files import save
 from demitasse.threads import cores
 
 ROOT = Path(__file__).parents[1]
@@ -246,9 +247,7 @@ def main() -> None:
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "results.md", help="its figures are beside it")
     options = parser.parse_args()
     if options.time:
-        found = json.dumps(timed(options.time), indent=1) + "\n"
-        with new_file(options.results / f"{options.backbone}-time.json") as file:
-            file.write(found.encode())
+        save(timed(options.time), options.results / f"{options.backbone}-time.json")
         return
     files = read_files(options.results)
     if not options.check:

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+import espresso_halves
 import numpy as np
 import pytest
 import references as slow
@@ -17,10 +16,6 @@ from demitasse.errors import DataError
 from demitasse.objectives import Espresso, EspressoReleased
 from demitasse.student import Student
 from demitasse.train_step import by_column
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "runs"))
-
-import espresso_halves
 
 
 def states(count: int) -> list[np.ndarray]:

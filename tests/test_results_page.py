@@ -15,19 +15,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import compare_objectives
+import paper_results
 import pytest
+import results_page
+import results_tables
+import tried_tables
 
 from demitasse.loading import load
 from demitasse.pairs import read_pairs
 from demitasse.task_files import STS
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "runs"))
-
-import compare_objectives
-import paper_results
-import results_page
-import results_tables
-import tried_tables
 
 ROOT = Path(__file__).parents[1]
 LAYERS, DIMS = 4, (32, 64, 128, 256)
