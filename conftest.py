@@ -7,6 +7,9 @@ import os
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
+import io
+import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,9 +17,11 @@ import hypothesis
 import pytest
 import torch
 import zoo
+from command_line import Ran, Terminal
 
-from demitasse.encoder import Encoder
-from demitasse.loading import load
+from demitasse.cli.app import main
+from demitasse.encoding.encoder import Encoder
+from demitasse.encoding.loading import load
 
 hypothesis.settings.register_profile("demitasse", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("demitasse")
@@ -58,3 +63,22 @@ def _examples(
 def encoder(model_folder: Callable[..., Path]) -> Encoder:
     """A tiny BERT of 3 layers and 32 dims."""
     return load(model_folder("BERT"), device="cpu")
+
+
+@pytest.fixture
+def run(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+    def call(*arguments: object, stdin: bytes | None = b"") -> Ran:
+        monkeypatch.setattr(sys, "argv", ["demitasse", *map(str, arguments)])
+        given = Terminal(io.BytesIO()) if stdin is None else io.TextIOWrapper(io.BytesIO(stdin))
+        monkeypatch.setattr(sys, "stdin", given)
+        handler = signal.getsignal(signal.SIGTERM)
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main()
+        finally:
+            signal.signal(signal.SIGTERM, handler)
+        out, err = capfdbinary.readouterr()
+        code = ended.value.code
+        return Ran(code if isinstance(code, int) else 0, out.decode(), err.decode())
+
+    return call

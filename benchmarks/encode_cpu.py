@@ -3,10 +3,11 @@
     python benchmarks/encode_cpu.py --model all-MiniLM-L6-v2 --elastic built-in --sts STS_FOLDER \\
         --passages corpus.jsonl.gz --json benchmarks/results/encode-cpu.json
 
-MODEL is the sentence-transformers folder that the peers run, ELASTIC the same model with exits (runs/built_in.py), from
-which the fp32 blocks are exported; int8 is the built-in model. Every method encodes the same 2,000 STS sentences and
-500 passages, in turns. demitasse is loaded anew for every turn, so that it meets every word for the first time, as in
-real work. Quality is the mean Spearman x100 on the seven STS tests, from the grids in results/ (runs/sts_grid.py).
+MODEL is the sentence-transformers folder that the peers run, ELASTIC the same model with exits
+(research/built_in.py), from which the fp32 blocks are exported; int8 is the built-in model. Every method encodes the
+same 2,000 STS sentences and 500 passages, in turns. demitasse is loaded anew for every turn, so that it meets every
+word for the first time, as in real work. Quality is the mean Spearman x100 on the seven STS tests, from the grids in
+research/results/ (research/sts_grid.py).
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ import peers
 
 import demitasse as dt
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "runs"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "research"))
 from machine import processor
 from sts_grid import TEST, read_task, spearman
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (6, 3, 1, 0)
-# Whose STS grid is in results/.
+# Whose STS grid is in research/results/.
 GRIDS = {
     "demitasse int8": "sts-built-in-int8",
     "demitasse fp32": "sts-built-in",
@@ -133,9 +134,9 @@ def fresh(code: str, sentences: list[str]) -> tuple[float, float]:
 
 
 def quality(name: str, layers: int, encode: peers.Encode, folder: Path) -> float:
-    """Mean Spearman x100 on the seven tests: from results/ where that encoder's grid is, else measured."""
+    """Mean Spearman x100 on the seven tests: from research/results/ where that encoder's grid is, else measured."""
     if name in GRIDS:
-        grid = json.loads((ROOT / "results" / f"{GRIDS[name]}.json").read_text())
+        grid = json.loads((ROOT / "research" / "results" / f"{GRIDS[name]}.json").read_text())
         return grid["means"]["test/same"][f"{layers}x384"]
     scores = []
     for task in TEST:

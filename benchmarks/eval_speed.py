@@ -28,9 +28,9 @@ import numpy as np
 
 import demitasse as dt
 from demitasse.cut import usual_dims
-from demitasse.task_files import read_tasks
-from demitasse.tasks import PairTask
-from demitasse.threads import cores
+from demitasse.evaluation.task_files import read_tasks
+from demitasse.evaluation.tasks import PairTask
+from demitasse.host.threads import cores
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -1,6 +1,6 @@
 """OpenVINO on one whole graph beside the built-in blocks, in turns: is it worth a second backend?
 
-    demitasse export built-in --format onnx --out graph        # built-in: the full-precision model of runs/built_in.py
+    demitasse export built-in --format onnx --out graph   # built-in: the full-precision model of research/built_in.py
     python benchmarks/openvino_graph.py graph --sts STS_FOLDER --scales sentences.txt.gz \\
         --json benchmarks/results/openvino.json
 
@@ -23,7 +23,7 @@ import numpy as np
 import openvino
 
 import demitasse as dt
-from demitasse.batching import token_batches
+from demitasse.encoding.batching import token_batches
 
 ROUNDS = 5
 TOKENS = 512

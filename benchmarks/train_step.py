@@ -24,17 +24,17 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers import losses as st
 
 import demitasse as dt
-from demitasse.compress import Principal
-from demitasse.elastic import Elastic
-from demitasse.loader import Loader, Prepared, Share
-from demitasse.objective import Objective, Step
-from demitasse.objectives import Espresso, EspressoReleased, Matryoshka, Matryoshka2d, Starbucks
-from demitasse.pair_losses import InfoNCE
-from demitasse.pairs import read_pairs
-from demitasse.sampling import Sampler, TextBatch
-from demitasse.student import Student
-from demitasse.teacher_vectors import TeacherVectors, keys_of
-from demitasse.train_step import Descent, Teaching
+from demitasse.data.pairs import read_pairs
+from demitasse.data.sampler import Sampler, TextBatch
+from demitasse.objectives.compression import Principal
+from demitasse.objectives.elastic import Elastic
+from demitasse.objectives.pair_losses import InfoNCE
+from demitasse.objectives.protocol import Objective, Step
+from demitasse.objectives.published import Espresso, EspressoReleased, Matryoshka, Matryoshka2d, Starbucks
+from demitasse.training.batches import Loader, Prepared, Share
+from demitasse.training.gradients import Descent, Teaching
+from demitasse.training.student import Student
+from demitasse.training.teacher_vectors import TeacherVectors, keys_of
 
 ROUNDS = 7
 

@@ -22,7 +22,7 @@ def test_the_package_exports_exactly_what_it_lists() -> None:
 
 def test_importing_it_and_its_command_line_imports_no_torch() -> None:
     program = (
-        "import sys, demitasse, demitasse.cli; demitasse.Cut(6, 128);"
+        "import sys, demitasse, demitasse.cli.app; demitasse.Cut(6, 128);"
         "print({'torch', 'transformers', 'safetensors'} & set(sys.modules))"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -14,148 +14,115 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from demitasse._version import __version__
-from demitasse.cut import Cut, grid
-from demitasse.errors import (
-    BackboneError,
-    CutError,
-    DataError,
-    DemitasseError,
-    DeviceError,
-    FolderError,
-    MissingExtra,
-    NothingFits,
-    TrainingError,
-    TrainingStopped,
-)
-from demitasse.extras import EXPORT, MTEB, TRAIN, need
+from demitasse.extras import EXPORT, MTEB, NONE, TRAIN, need
 
-if TYPE_CHECKING:
-    from demitasse.budget import Budget as Budget
-    from demitasse.compress import Principal as Principal
-    from demitasse.compress import Published as Published
-    from demitasse.elastic import Elastic as Elastic
-    from demitasse.encoder import Encoder as Encoder
-    from demitasse.evaluating import evaluate as evaluate
-    from demitasse.evaluation import Evaluation as Evaluation
-    from demitasse.evaluation_files import read_evaluation as read_evaluation
-    from demitasse.exporting import export as export
-    from demitasse.fitting import fit_exits as fit_exits
+if TYPE_CHECKING:  # the table below, as type checkers read it
+    from demitasse._version import __version__ as __version__
+    from demitasse.cut import Cut as Cut
+    from demitasse.cut import grid as grid
+    from demitasse.data.pairs import Pairs as Pairs
+    from demitasse.data.pairs import read_pairs as read_pairs
+    from demitasse.display.profile_page import report as report
+    from demitasse.encoding.encoder import Encoder as Encoder
+    from demitasse.encoding.loading import load as load
+    from demitasse.encoding.vectors import restore as restore
+    from demitasse.encoding.vectors import store as store
+    from demitasse.errors import BackboneError as BackboneError
+    from demitasse.errors import CutError as CutError
+    from demitasse.errors import DataError as DataError
+    from demitasse.errors import DemitasseError as DemitasseError
+    from demitasse.errors import DeviceError as DeviceError
+    from demitasse.errors import FolderError as FolderError
+    from demitasse.errors import MissingExtra as MissingExtra
+    from demitasse.errors import TrainingError as TrainingError
+    from demitasse.errors import TrainingStopped as TrainingStopped
+    from demitasse.evaluation.evaluate import evaluate as evaluate
+    from demitasse.evaluation.evaluation import Evaluation as Evaluation
+    from demitasse.evaluation.evaluation_json import read_evaluation as read_evaluation
+    from demitasse.exporting.export import export as export
     from demitasse.integrations.mteb import mteb_model as mteb_model
-    from demitasse.loading import load as load
-    from demitasse.measure_options import MeasureOptions as MeasureOptions
-    from demitasse.measuring import measure as measure
-    from demitasse.objectives import AdaptiveLayer as AdaptiveLayer
-    from demitasse.objectives import Espresso as Espresso
-    from demitasse.objectives import EspressoReleased as EspressoReleased
-    from demitasse.objectives import Matryoshka as Matryoshka
-    from demitasse.objectives import Matryoshka2d as Matryoshka2d
-    from demitasse.objectives import Starbucks as Starbucks
-    from demitasse.objectives import TwoDMSE as TwoDMSE
-    from demitasse.pair_losses import AnglE as AnglE
-    from demitasse.pair_losses import CoSENT as CoSENT
-    from demitasse.pair_losses import InfoNCE as InfoNCE
-    from demitasse.pairs import Pairs as Pairs
-    from demitasse.pairs import read_pairs as read_pairs
-    from demitasse.profile import Profile as Profile
-    from demitasse.profile_files import read_profile as read_profile
-    from demitasse.reporting import report as report
-    from demitasse.storing import restore as restore
-    from demitasse.storing import store as store
-    from demitasse.train_options import TrainOptions as TrainOptions
-    from demitasse.training import train as train
+    from demitasse.objectives.compression import Principal as Principal
+    from demitasse.objectives.compression import Published as Published
+    from demitasse.objectives.elastic import Elastic as Elastic
+    from demitasse.objectives.pair_losses import AnglE as AnglE
+    from demitasse.objectives.pair_losses import CoSENT as CoSENT
+    from demitasse.objectives.pair_losses import InfoNCE as InfoNCE
+    from demitasse.objectives.published import AdaptiveLayer as AdaptiveLayer
+    from demitasse.objectives.published import Espresso as Espresso
+    from demitasse.objectives.published import EspressoReleased as EspressoReleased
+    from demitasse.objectives.published import Matryoshka as Matryoshka
+    from demitasse.objectives.published import Matryoshka2d as Matryoshka2d
+    from demitasse.objectives.published import Starbucks as Starbucks
+    from demitasse.objectives.published import TwoDMSE as TwoDMSE
+    from demitasse.planning.budget import Budget as Budget
+    from demitasse.planning.budget import NothingFits as NothingFits
+    from demitasse.planning.measure import measure as measure
+    from demitasse.planning.measure_options import MeasureOptions as MeasureOptions
+    from demitasse.planning.profile import Profile as Profile
+    from demitasse.planning.profile_json import read_profile as read_profile
+    from demitasse.training.fit_exits import fit_exits as fit_exits
+    from demitasse.training.options import TrainOptions as TrainOptions
+    from demitasse.training.train import train as train
 
-_IN = {
-    "budget": ("Budget",),
-    "compress": ("Principal", "Published"),
-    "elastic": ("Elastic",),
-    "encoder": ("Encoder",),
-    "evaluating": ("evaluate",),
-    "evaluation": ("Evaluation",),
-    "evaluation_files": ("read_evaluation",),
-    "exporting": ("export",),
-    "fitting": ("fit_exits",),
-    "integrations.mteb": ("mteb_model",),
-    "loading": ("load",),
-    "measure_options": ("MeasureOptions",),
-    "measuring": ("measure",),
-    "objectives": (
-        *("AdaptiveLayer", "Espresso", "EspressoReleased", "Matryoshka", "Matryoshka2d", "Starbucks", "TwoDMSE"),
-    ),
-    "pair_losses": ("AnglE", "CoSENT", "InfoNCE"),
-    "pairs": ("Pairs", "read_pairs"),
-    "profile": ("Profile",),
-    "profile_files": ("read_profile",),
-    "reporting": ("report",),
-    "storing": ("restore", "store"),
-    "train_options": ("TrainOptions",),
-    "training": ("train",),
+# What `import demitasse` offers: each name, the module it lives in, and the optional packages it needs.
+_PUBLIC: dict[str, tuple[str, dict[str, str]]] = {
+    "AdaptiveLayer": ("objectives.published", TRAIN),
+    "AnglE": ("objectives.pair_losses", TRAIN),
+    "BackboneError": ("errors", NONE),
+    "Budget": ("planning.budget", NONE),
+    "CoSENT": ("objectives.pair_losses", TRAIN),
+    "Cut": ("cut", NONE),
+    "CutError": ("errors", NONE),
+    "DataError": ("errors", NONE),
+    "DemitasseError": ("errors", NONE),
+    "DeviceError": ("errors", NONE),
+    "Elastic": ("objectives.elastic", TRAIN),
+    "Encoder": ("encoding.encoder", NONE),
+    "Espresso": ("objectives.published", TRAIN),
+    "EspressoReleased": ("objectives.published", TRAIN),
+    "Evaluation": ("evaluation.evaluation", NONE),
+    "FolderError": ("errors", NONE),
+    "InfoNCE": ("objectives.pair_losses", TRAIN),
+    "Matryoshka": ("objectives.published", TRAIN),
+    "Matryoshka2d": ("objectives.published", TRAIN),
+    "MeasureOptions": ("planning.measure_options", NONE),
+    "MissingExtra": ("errors", NONE),
+    "NothingFits": ("planning.budget", NONE),
+    "Pairs": ("data.pairs", NONE),
+    "Principal": ("objectives.compression", TRAIN),
+    "Profile": ("planning.profile", NONE),
+    "Published": ("objectives.compression", TRAIN),
+    "Starbucks": ("objectives.published", TRAIN),
+    "TrainOptions": ("training.options", TRAIN),
+    "TrainingError": ("errors", NONE),
+    "TrainingStopped": ("errors", NONE),
+    "TwoDMSE": ("objectives.published", TRAIN),
+    "__version__": ("_version", NONE),
+    "evaluate": ("evaluation.evaluate", NONE),
+    "export": ("exporting.export", EXPORT),
+    "fit_exits": ("training.fit_exits", TRAIN),
+    "grid": ("cut", NONE),
+    "load": ("encoding.loading", NONE),
+    "measure": ("planning.measure", NONE),
+    "mteb_model": ("integrations.mteb", MTEB),
+    "read_evaluation": ("evaluation.evaluation_json", NONE),
+    "read_pairs": ("data.pairs", NONE),
+    "read_profile": ("planning.profile_json", NONE),
+    "report": ("display.profile_page", NONE),
+    "restore": ("encoding.vectors", NONE),
+    "store": ("encoding.vectors", NONE),
+    "train": ("training.train", TRAIN),
 }
-_HOME = {name: module for module, names in _IN.items() for name in names}
-_FREE = {  # modules that need no extra
-    *("encoder", "evaluating", "evaluation", "evaluation_files", "loading", "pairs"),
-    *("budget", "profile", "profile_files"),
-    *("measure_options", "measuring", "storing"),
-    "reporting",
-}
-_NEEDS = {name: TRAIN for name, module in _HOME.items() if module not in _FREE} | {"export": EXPORT, "mteb_model": MTEB}
-
-__all__ = [
-    "AdaptiveLayer",
-    "AnglE",
-    "BackboneError",
-    "Budget",
-    "CoSENT",
-    "Cut",
-    "CutError",
-    "DataError",
-    "DemitasseError",
-    "DeviceError",
-    "Elastic",
-    "Encoder",
-    "Espresso",
-    "EspressoReleased",
-    "Evaluation",
-    "FolderError",
-    "InfoNCE",
-    "Matryoshka",
-    "Matryoshka2d",
-    "MeasureOptions",
-    "MissingExtra",
-    "NothingFits",
-    "Pairs",
-    "Principal",
-    "Profile",
-    "Published",
-    "Starbucks",
-    "TrainOptions",
-    "TrainingError",
-    "TrainingStopped",
-    "TwoDMSE",
-    "__version__",
-    "evaluate",
-    "export",
-    "fit_exits",
-    "grid",
-    "load",
-    "measure",
-    "mteb_model",
-    "read_evaluation",
-    "read_pairs",
-    "read_profile",
-    "report",
-    "restore",
-    "store",
-    "train",
-]
+__all__ = list(_PUBLIC)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _PUBLIC:
         raise AttributeError(f"module 'demitasse' has no attribute {name!r}")
-    need(f"demitasse.{name}", _NEEDS.get(name, {}))
-    return getattr(importlib.import_module(f"demitasse.{_HOME[name]}"), name)
+    module, packages = _PUBLIC[name]
+    need(f"demitasse.{name}", packages)
+    return getattr(importlib.import_module(f"demitasse.{module}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(_PUBLIC)

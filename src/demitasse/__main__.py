@@ -1,5 +1,5 @@
 """`python -m demitasse` is the command line."""
 
-from demitasse.cli import main
+from demitasse.cli.app import main
 
 main()

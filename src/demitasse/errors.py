@@ -5,7 +5,7 @@
     ├── BackboneError (ValueError)   a model that cannot be cut, such as one that shares its layers
     ├── FolderError   (ValueError)   a model folder that is missing, broken, foreign or not writable
     ├── DataError     (ValueError)   texts, prompts or sentences that cannot be used
-    │   └── NothingFits              a budget that no measured row keeps
+    │   └── NothingFits              a budget that nothing measured keeps (planning.budget)
     ├── DeviceError   (ValueError)   a device or number format this machine does not have
     ├── TrainingError (RuntimeError) training that went wrong, such as a loss that is no number
     ├── TrainingStopped (RuntimeError) training that was asked to stop, and saved where it was
@@ -16,11 +16,6 @@ Python error, so `except ValueError` works without importing anything from here.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from demitasse.profile import Row
 
 
 class DemitasseError(Exception):
@@ -46,15 +41,6 @@ class FolderError(DemitasseError, ValueError):
 
 class DataError(DemitasseError, ValueError):
     """Texts, prompts or sentences that cannot be used."""
-
-
-class NothingFits(DataError):  # noqa: N818 - it says what is so
-    """A budget that no measured row keeps, with the limits that bind and the row that comes nearest."""
-
-    def __init__(self, sentence: str, limits: tuple[str, ...], nearest: Row) -> None:
-        super().__init__(sentence)
-        self.limits = limits
-        self.nearest = nearest
 
 
 class TrainingError(DemitasseError, RuntimeError):

@@ -6,6 +6,8 @@ import importlib.util
 
 from demitasse.errors import MissingExtra
 
+# The packages that a part needs, each with the extra that installs it.
+NONE: dict[str, str] = {}
 TRAIN = {"torch": "train", "transformers": "train", "safetensors": "train", "accelerate": "train"}
 EXPORT = {"torch": "train", "transformers": "train", "safetensors": "train", "onnx": "export", "onnxscript": "export"}
 MTEB = {"mteb": "mteb"}

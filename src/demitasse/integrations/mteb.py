@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from demitasse.cut import Cut
-from demitasse.encoder import Encoder, Vectors
+from demitasse.encoding.encoder import Encoder, Vectors
 from demitasse.errors import DataError, MissingExtra
 
 try:
@@ -24,7 +24,7 @@ try:
 except ImportError as problem:
     raise MissingExtra(__name__, "mteb", "mteb") from problem
 
-from demitasse.torch_encoder import TorchEncoder  # mteb brings torch anyway
+from demitasse.torch_model.torch_encoder import TorchEncoder  # mteb brings torch anyway
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata

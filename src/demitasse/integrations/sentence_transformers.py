@@ -2,7 +2,7 @@
 
     from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
     from demitasse.integrations.sentence_transformers import ElasticLoss
-    from demitasse.objectives import Espresso
+    from demitasse.objectives.published import Espresso
 
     model = SentenceTransformer("bert-base-uncased")
     loss = ElasticLoss(model, Espresso(dims=128))
@@ -34,11 +34,11 @@ except ImportError as problem:
 import torch
 from torch import Tensor, nn
 
-from demitasse.backbone import Backbone, find_backbone
-from demitasse.elastic import Elastic
-from demitasse.objective import Objective, Step
-from demitasse.objectives import Espresso, EspressoReleased, Matryoshka, Starbucks
-from demitasse.pair_losses import InfoNCE, PairLoss
+from demitasse.objectives.elastic import Elastic
+from demitasse.objectives.pair_losses import InfoNCE, PairLoss
+from demitasse.objectives.protocol import Objective, Step
+from demitasse.objectives.published import Espresso, EspressoReleased, Matryoshka, Starbucks
+from demitasse.torch_model.backbone import Backbone, find_backbone
 
 _FIND_THE_POSITIVE = InfoNCE()
 
@@ -90,7 +90,7 @@ class ElasticLoss(nn.Module):
     `InfoNCE`, labels are not read.
 
     >>> from sentence_transformers import SentenceTransformer
-    >>> from demitasse.objectives import Espresso
+    >>> from demitasse.objectives.published import Espresso
     >>> model = SentenceTransformer(str(folder), device="cpu")
     >>> loss = ElasticLoss(model, Espresso(dims=16))
     >>> columns = [model.preprocess(sentences[:8]), model.preprocess(sentences[8:16])]

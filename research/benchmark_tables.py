@@ -1,0 +1,115 @@
+"""Tables of benchmarks/results/*.json, for research/tables.py."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+
+
+def benchmark(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
+    return loaded
+
+
+def encode_cpu() -> list[str]:
+    """Every method at every number of layers, and its ratio to sentence-transformers at the same number."""
+    rows = benchmark("encode-cpu")["rows"]
+    peer = {row["layers"]: row for row in rows if row["method"] == "sentence-transformers"}
+    lines = [
+        "| layers | | sentences/s | passages/s | one sentence, p50 / p95 ms | first vector, s | peak MB | STS |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in sorted(rows, key=lambda row: -row["layers"]):
+        base = peer[row["layers"]]
+
+        def cell(key: str, row: dict[str, Any] = row, base: dict[str, Any] = base) -> str:
+            times = row[key] / base[key]
+            value = f"{row[key]:,.0f}" if row[key] >= 10 else f"{row[key]:.1f}"
+            return value if row is base else f"{value} ({times:.1f}x)"
+
+        faster = "" if row is base else f" ({base['p50_ms'] / row['p50_ms']:.1f}x)"
+        name = f"**{row['method']}**" if row["method"] == "demitasse int8" else row["method"]
+        lines.append(
+            f"| {row['layers']} | {name} | {cell('sentences_a_second')} | {cell('passages_a_second')} "
+            f"| {row['p50_ms']:.2f} / {row['p95_ms']:.2f}{faster} | {row['first_vector_seconds']:.2f} "
+            f"| {row['peak_megabytes']:,.0f} | {row['sts']:.1f} |"
+        )
+    return lines
+
+
+def compare_cpu() -> list[str]:
+    """The rows of `encode_cpu` that a reader chooses between."""
+    wanted = {"demitasse int8": (6, 3, 1, 0), "sentence-transformers": (6, 3, 1), "fastembed": (6,)}
+    wanted["model2vec, distilled"] = (0,)
+    lines = [
+        "| | layers | STS | sentences/s | one sentence, p50 ms | start, s | peak MB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    rows = {(row["method"], row["layers"]): row for row in benchmark("encode-cpu")["rows"]}
+    for method, depths in wanted.items():
+        for layers in depths:
+            row = rows[method, layers]
+            name = f"**{method}**" if method.startswith("demitasse") else method
+            lines.append(
+                f"| {name} | {layers or 'none'} | {row['sts']:.1f} | {row['sentences_a_second']:,.0f} | "
+                f"{row['p50_ms']:.2f} | {row['first_vector_seconds']:.2f} | {row['peak_megabytes']:.0f} |"
+            )
+    return lines
+
+
+def plan_check() -> list[str]:
+    """What was planned, what was measured again, and how far they may differ."""
+    lines = ["| budget | answer | quality | p95 ms | texts/s | model MB | noise |", "|---|---|---|---|---|---|---|"]
+    for row in benchmark("plan-check")["rows"]:
+        plan, again = row["planned"], row["again"]
+        pairs = [
+            f"{plan[key]:{kind}} → {again[key]:{kind}}"
+            for key, kind in (("quality", ".1f"), ("p95_ms", ".2f"), ("texts_per_second", ",.0f"), ("model_mb", ".1f"))
+        ]
+        vectors = f"{plan['vectors']} vectors of {plan['vector_bytes']} bytes"
+        lines.append(
+            f"| {row['budget']} | {plan['cut']} {plan['precision']}, {vectors} | "
+            + " | ".join(pairs)
+            + f" | {row['noise']:.0%} |"
+        )
+    return lines
+
+
+def encode_gpu() -> list[str]:
+    """Texts a second on a GPU."""
+    measured = benchmark("encode-gpu")
+    lines = [
+        "| texts | layers | sentence-transformers | plain loop | demitasse, new texts | demitasse | ratio |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for kind in ("sentences", "passages"):
+        for layers, row in measured[kind]["texts_a_second"].items():
+            cells = [
+                f"{row[name]:,.0f}" if name in row else "-"
+                for name in ("sentence-transformers", "plain loop", "demitasse, new texts", "demitasse")
+            ]
+            ratio = f"{row['ratio']:.1f}x" if "ratio" in row else "-"
+            tokens = round(measured[kind]["mean_tokens"])
+            lines.append(f"| {kind}, {tokens} tokens | {layers} | " + " | ".join(cells) + f" | {ratio} |")
+    return lines
+
+
+def openvino() -> list[str]:
+    """OpenVINO on one graph beside the built-in blocks."""
+    lines = ["| | sentences/s | one sentence, p50 ms |", "|---|---|---|"]
+    for name, row in benchmark("openvino")["rows"].items():
+        lines.append(f"| {name} | {row['sentences_a_second']:,.0f} | {row['p50_ms']:.2f} |")
+    return lines
+
+
+def train_step() -> list[str]:
+    """What a step costs, and its ratio to the plain one."""
+    models = benchmark("train-step")["models"]
+    lines = ["| | " + " | ".join(models) + " |", "|---|" + "---|" * len(models)]
+    for name in next(iter(models.values())):
+        cells = [f"{rows[name]['ms']:.0f} ms ({rows[name]['ratio']:.2f}x)" for rows in models.values()]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines

@@ -1,0 +1,108 @@
+"""Objectives and pair losses by name, as the command line writes them: `elastic:tune=0.3,dims=32/64/128`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from demitasse.cut import Cut
+from demitasse.errors import DataError
+from demitasse.objectives.compression import Principal, Published
+from demitasse.objectives.elastic import Elastic
+from demitasse.objectives.pair_losses import AnglE, CoSENT, InfoNCE
+from demitasse.objectives.published import (
+    AdaptiveLayer,
+    Espresso,
+    EspressoReleased,
+    Matryoshka,
+    Matryoshka2d,
+    Starbucks,
+    TwoDMSE,
+)
+
+OBJECTIVES: dict[str, Any] = {
+    "elastic": Elastic(),
+    "matryoshka": Matryoshka(),
+    "2dmse": TwoDMSE(),
+    "espresso": Espresso(),
+    "espresso-released": EspressoReleased(),
+    "adaptive-layer": AdaptiveLayer(),
+    "matryoshka2d": Matryoshka2d(),
+    "starbucks": Starbucks(),
+}
+LOSSES: dict[str, Any] = {"infonce": InfoNCE(), "cosent": CoSENT(), "angle": AnglE()}
+_COMPRESS = {"published": Published(), "principal": Principal()}
+
+
+def choice(text: str, known: Mapping[str, Any], what: str) -> Any:
+    """One of `known`, with the fields that `text` names changed.
+
+    >>> choice("matryoshka:dims=32/64", OBJECTIVES, "objective")
+    Matryoshka(dims=(32, 64), weights=None, per_step=-1)
+    """
+    name, _, rest = text.partition(":")
+    if name not in known:
+        raise DataError(f"{what} {name!r} is not known{_close(name, known)}; use one of {', '.join(known)}")
+    chosen = known[name]
+    own = {field.name: str(field.type) for field in fields(chosen)}
+    changed = {}
+    for part in filter(None, rest.split(",")):
+        key, equals, value = part.partition("=")
+        if key not in own:
+            raise DataError(f"{what} {name} has no option {key!r}{_close(key, own)}; it has {', '.join(sorted(own))}")
+        if not equals:
+            raise DataError(f"{what} {name} was given {key!r} without a value; write {key}=VALUE")
+        try:
+            changed[key] = _value(value, own[key])
+        except (ValueError, KeyError) as problem:
+            raise DataError(f"{what} {name} cannot have {part!r}; {_wanted(own[key])}") from problem
+    return replace(chosen, **changed)
+
+
+def _value(text: str, kind: str) -> Any:
+    """`text` as a field of type `kind`, as the dataclass writes it."""
+    kind, optional, _ = kind.partition(" | None")
+    if optional and text.lower() == "none":
+        return None
+    if kind.startswith("tuple["):
+        single = _KINDS[_item(kind)][0]
+        return tuple(single(part) for part in text.split("/"))
+    return _KINDS[kind][0](text)
+
+
+def _wanted(kind: str) -> str:
+    """What to write for a field of type `kind`."""
+    kind, optional, _ = kind.partition(" | None")
+    several = " or several with / between them" if kind.startswith("tuple[") else ""
+    return f"write {_KINDS[_item(kind)][1]}{several}{', or none' if optional else ''}"
+
+
+def _item(kind: str) -> str:
+    return kind.removeprefix("tuple[").removesuffix(", ...]")
+
+
+def _flag(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
+
+
+def _widths(text: str) -> Matryoshka:
+    return Matryoshka(_value(text, "tuple[int, ...]"))
+
+
+# How each type of field is read, and what to write for it.
+_KINDS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "int": (int, "a whole number"),
+    "float": (float, "a number"),
+    "str": (str, "a text"),
+    "bool": (_flag, "true or false"),
+    "Cut": (Cut.parse, "a cut such as 3x128"),
+    "Compress": (lambda text: _COMPRESS[text.lower()], " or ".join(_COMPRESS)),
+    "Matryoshka": (_widths, "dims with / between them"),
+}
+
+
+def _close(word: str, known: Any) -> str:
+    found = difflib.get_close_matches(word, list(known), 1)
+    return f" (did you mean {found[0]!r}?)" if found else ""

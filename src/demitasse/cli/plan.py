@@ -1,0 +1,151 @@
+"""`demitasse plan`: the best cut for a budget, from a profile or measured first, and the model of it if asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import demitasse
+from demitasse.cli.budget_options import (
+    BytesOption,
+    LatencyOption,
+    PrecisionOption,
+    QualityOption,
+    SizeOption,
+    SpeedOption,
+    VectorsOption,
+    least_quality,
+)
+from demitasse.cli.eval import check_writable
+from demitasse.cli.measure import SecondsOption, Source, TextsOption
+from demitasse.cli.options import DataOption, DeviceOption, TasksOption
+from demitasse.errors import DataError
+from demitasse.planning.budget import PREFER, Budget, NothingFits, neighbours
+
+if TYPE_CHECKING:
+    from demitasse.encoding.encoder import Encoder
+    from demitasse.planning.profile import Profile, Row
+
+
+def plan(  # noqa: PLR0913 - options of a command, each named when used
+    profile: Annotated[
+        Path | None, typer.Argument(help="What demitasse measure --json wrote; default: measure --model first.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help="Model folder or hub name; default: the profile's, or the built-in."),
+    ] = None,
+    latency_ms: LatencyOption = None,
+    texts_per_second: SpeedOption = None,
+    vector_bytes: BytesOption = None,
+    model_mb: SizeOption = None,
+    min_quality: QualityOption = None,
+    prefer: Annotated[
+        str | None, typer.Option(help=f"{', '.join(PREFER)}; default: quality if a cost is limited, else latency.")
+    ] = None,
+    precision: PrecisionOption = None,
+    vectors: VectorsOption = None,
+    export: Annotated[Path | None, typer.Option(help="Folder to write the chosen model to.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for machines.")] = False,
+    tasks: TasksOption = None,
+    data: DataOption = None,
+    texts: TextsOption = None,
+    seconds: SecondsOption = 60.0,
+    device: DeviceOption = None,
+) -> None:
+    """Choose the best cut for a budget; exit 1 where nothing fits, with the limit that is in the way."""
+    budget = Budget(
+        latency_ms=latency_ms,
+        texts_per_second=texts_per_second,
+        vector_bytes=vector_bytes,
+        model_mb=model_mb,
+        quality=least_quality(min_quality),
+        prefer=prefer,
+    )
+    if budget == Budget():
+        raise DataError("no budget was given; say what you can afford, such as --latency-ms 5 or --min-quality 97%")
+    if export is not None:
+        check_writable("--export", export)
+    source = Source(model, tasks, data, texts, device)
+    _check_names(precision, vectors)
+    measured, encoder = _profile(profile, source, seconds)
+    among = measured.select(precisions=precision or (), vectors=vectors or ())
+    try:
+        best = measured.best(budget, among)
+    except NothingFits as problem:
+        typer.echo(f"error: {problem}", err=True)
+        raise typer.Exit(1) from None
+    cheaper, better = neighbours(among, budget, best, measured.full.quality)
+    rows = {"best": best, "cheaper": cheaper, "better": better, "full": measured.full}
+    if export is not None:
+        from demitasse.planning.deploy import planned_model, write_row
+
+        typer.echo(write_row(encoder or planned_model(measured, model, device), best, export), err=True)
+    if as_json:
+        typer.echo(json.dumps(_plain(measured, budget, rows, export), indent=2))
+    else:
+        _show(measured, budget, rows, export)
+
+
+def _check_names(precisions: Sequence[str] | None, vectors: Sequence[str] | None) -> None:
+    """Refuse a name that no profile has before anything is measured."""
+    from demitasse.encoding.vectors import STORED
+    from demitasse.planning.measure_options import MeasureOptions
+
+    MeasureOptions(precisions=precisions, vectors=vectors or STORED)
+
+
+def _profile(path: Path | None, source: Source, seconds: float) -> tuple[Profile, Encoder | None]:
+    """The profile of a file, or a new one with the encoder it was made of."""
+    if path is None:
+        from demitasse.planning.measure_options import MeasureOptions
+
+        encoder = source.load()
+        return source.measure(encoder, MeasureOptions(seconds=seconds)), encoder
+    if path.is_dir():
+        raise DataError(f"{path} is a folder, not a profile; to measure the model in it first, write --model {path}")
+    if source.tasks or source.texts:
+        raise DataError(f"{path} is measured already; leave --tasks and --texts out, or the profile")
+    read = demitasse.read_profile(path)
+    return (read if source.model is None else replace(read, model=source.model)), None
+
+
+def _plain(profile: Profile, budget: Budget, rows: dict[str, Row | None], export: Path | None) -> dict[str, Any]:
+    from demitasse.planning.deploy import commands, python
+    from demitasse.planning.profile_json import row_as_plain
+
+    best = rows["best"]
+    assert best is not None
+    return {
+        "model": profile.model,
+        "fingerprint": profile.fingerprint,
+        "measure": profile.measure,
+        "budget": {name: value for name, value in asdict(budget).items() if value is not None},
+        **{name: None if row is None else row_as_plain(row) for name, row in rows.items()},
+        "share": profile.share(best) if profile.full.quality > 0 else None,
+        "commands": commands(profile, best, export),
+        "python": python(profile, best, export),
+    }
+
+
+def _show(profile: Profile, budget: Budget, rows: dict[str, Row | None], export: Path | None) -> None:
+    from rich.console import Console
+
+    from demitasse.display.profile_table import near_limit, print_table, rows_table, what_quality_is, where
+    from demitasse.planning.deploy import commands, python
+
+    console, best = Console(), rows["best"]
+    assert best is not None
+    console.print(f"{profile.model}: {best}", style="bold", highlight=False, markup=False)
+    console.print(f"budget: {budget}", highlight=False, markup=False)
+    print_table(rows_table(profile, rows), console)
+    for line in (what_quality_is(profile), f"measured: {where(profile)}", *near_limit(budget, best)):
+        console.print(line, style="dim", highlight=False, markup=False)
+    console.print("\nto use it:", highlight=False)
+    for line in (*commands(profile, best, export), python(profile, best, export)):
+        console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)

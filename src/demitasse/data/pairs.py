@@ -1,0 +1,205 @@
+"""Training data: pairs, triples, groups, scored pairs and plain texts, read from files of any size.
+
+One pass over a source checks every row and writes it to a store that moves to disk when it grows; after that a row is
+read where it lies. So every format behaves alike, and memory does not depend on the size of the data.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from demitasse.data.columns import PLAIN, columns_of, interpreted, shown
+from demitasse.data.row_files import BadRowError, Store, records
+from demitasse.errors import DataError
+from demitasse.host.progress import progress_bar
+
+REMEMBERED = 100_000  # texts that `Pairs.texts` does not give again
+_TARGETS = re.compile(r"anchor|positive|negatives?|negative_\d+|texts|text|a|b|score")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: (anchor, positive), (anchor, positive, negatives...), paraphrases, (a, b) and a score, or one text."""
+
+    texts: tuple[str, ...]
+    score: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """The rows of one file, list or dataset."""
+
+    name: str
+    kind: str  # "pairs", "triples", "groups", "scored" or "plain"
+    weight: float  # how often batches are drawn from it, relative to the others
+    skipped: int  # bad rows that were left out
+    texts_per_row: int  # of those in a batch: two are drawn from a group each time
+    stored: Store
+
+    @property
+    def paired(self) -> bool:
+        """Whether its rows say which texts belong together: plain texts say nothing."""
+        return self.kind != PLAIN
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the rows as they were read; the same for the same rows in any format."""
+        return self.stored.sha256
+
+    def __len__(self) -> int:
+        return len(self.stored)
+
+    def __getitem__(self, index: int) -> Row:
+        values = self.stored[index]
+        return Row(tuple(values[:2]), values[2]) if self.kind == "scored" else Row(tuple(values))
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """What `read_pairs` gives: the training data, source by source."""
+
+    sources: tuple[Source, ...]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.sources))
+
+    def texts(self, limit: int | None = None) -> Iterator[str]:
+        """The texts of all rows in their order, at most `limit`; most of those that occur again are left out."""
+        return islice(self._texts(), limit)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """What identifies the data, source by source, for the record of a run."""
+        return [
+            {
+                "name": source.name,
+                "kind": source.kind,
+                "rows": len(source),
+                "skipped": source.skipped,
+                "weight": source.weight,
+                "sha256": source.sha256,
+            }
+            for source in self.sources
+        ]
+
+    def _texts(self) -> Iterator[str]:
+        seen: set[str] = set()
+        for source in self.sources:
+            for index in range(len(source)):
+                for text in source[index].texts:
+                    if text not in seen:
+                        if len(seen) >= REMEMBERED:
+                            seen.clear()
+                        seen.add(text)
+                        yield text
+
+
+def read_pairs(
+    *sources: object,
+    columns: Mapping[str, str] | None = None,
+    weights: Sequence[float] | None = None,
+    skip_bad_rows: bool = False,
+) -> Pairs:
+    """Training data from files (.jsonl, .csv, .tsv, .parquet, with .gz too), lists of rows, or Hugging Face datasets.
+
+    The columns say what the rows of a source are: `anchor, positive`; `anchor, positive, negative`; `texts` (a list of
+    paraphrases); or `anchor, positive, score`. Names that other libraries use are understood. With `columns`, which
+    maps names in the source to these, only the columns it names are used. `weights`, one for each source, say how often
+    batches are drawn from it; else that is its number of rows. A .txt file (a text a line), a list of strings or a
+    column `text` alone are plain texts, which `Elastic` distils on.
+
+    >>> data = read_pairs([("a cup", "a mug"), ("a bean", "a seed")])
+    >>> len(data), data.sources[0].kind, data.sources[0][1].texts
+    (2, 'pairs', ('a bean', 'a seed'))
+    """
+    if not sources:
+        raise DataError("no source was given; give at least one file, list of rows or dataset")
+    if columns is not None:
+        _check_columns(columns)
+    if weights is not None:
+        _check_weights(weights, len(sources))
+    read = []
+    for number, given in enumerate(sources):
+        name = Path(given).name if isinstance(given, (str, os.PathLike)) else f"source {number}"
+        weight = None if weights is None else weights[number]
+        read.append(_Reader(name, columns, skip_bad_rows=skip_bad_rows).read(given, weight))
+    return Pairs(tuple(read))
+
+
+def _check_columns(columns: Mapping[str, str]) -> None:
+    for target in columns.values():
+        if not isinstance(target, str) or not _TARGETS.fullmatch(target):
+            allowed = "anchor, positive, negative (or negative_1, negative_2, ...), negatives, texts, a, b and score"
+            raise DataError(f"columns= maps to {target!r}; the names to map to are {allowed}")
+    if len(set(columns.values())) < len(columns):
+        raise DataError(f"columns= maps two columns to one name ({dict(columns)}); map each to a name of its own")
+
+
+def _check_weights(weights: Sequence[float], count: int) -> None:
+    if len(weights) != count:
+        raise DataError(f"weights= has {len(weights)} numbers for {count} sources; give one for each source")
+    for weight in weights:
+        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < math.inf:
+            raise DataError(f"weights= holds {weight!r}; every weight must be a finite number above 0")
+
+
+class _Reader:
+    """Reads one source: every row checked, and of the shape of the first good one."""
+
+    def __init__(self, name: str, columns: Mapping[str, str] | None, *, skip_bad_rows: bool) -> None:
+        self._name, self._columns, self._skip = name, columns, skip_bad_rows
+        self._shape: tuple[str, int] | None = None  # kind, texts of a row in a batch
+        self._columns_found = False
+
+    def read(self, given: object, weight: float | None) -> Source:
+        stored, skipped, first = Store(self._name), 0, ""
+        with progress_bar(f"reading {self._name}", None) as advance:
+            for number, (place, record) in enumerate(records(given, self._name), 1):
+                try:
+                    stored.append(self._values(record))
+                except BadRowError as bad:
+                    if not self._skip:
+                        cure = bad.cure or "mend the row, or pass skip_bad_rows=True to leave such rows out"
+                        raise DataError(f"{self._name} {place}: {bad}; {cure}") from None
+                    skipped += 1
+                    first = first or f"{place}: {bad}; {bad.cure or 'mend it'}"
+                if number % 1024 == 0:
+                    advance(1024)
+        if self._shape is None:
+            found = f"no good row among {skipped}: {first}" if skipped else "no rows; give a source with at least one"
+            raise DataError(f"{self._name} has {found}")
+        kind, texts = self._shape
+        return Source(self._name, kind, float(len(stored) if weight is None else weight), skipped, texts, stored)
+
+    def _values(self, record: Any) -> list[str | float]:
+        """The texts of a row, and the score if it has one."""
+        if isinstance(record, BadRowError):
+            raise record
+        given = columns_of(record)
+        row = {column: value for column, value in given.items() if value is not None}
+        if self._columns is not None:
+            row = self._renamed(row, given)
+        kind, values = interpreted(row)
+        shape = (kind, 2 if kind in ("groups", "scored") else len(values))
+        if self._shape is None:
+            self._shape = shape
+        if shape != self._shape:
+            raise BadRowError(f"it is of kind {shown(*shape)} and the first row is of kind {shown(*self._shape)}")
+        return values
+
+    def _renamed(self, row: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+        columns = self._columns or {}
+        absent = next((column for column in columns if column not in row), None)
+        if absent is not None and absent not in record and not self._columns_found:
+            there = ", ".join(map(str, record))
+            raise DataError(f"{self._name} has no column {absent!r}, which columns= names; it has {there}")
+        self._columns_found = True  # from here on a column that is not there is the mistake of one row
+        if absent is not None:
+            raise BadRowError(f"{absent!r} is missing")
+        return {target: row[column] for column, target in columns.items()}

@@ -1,0 +1,1 @@
+"""Evaluations and profiles for people to look at: tables, pictures, the report page."""

@@ -1,0 +1,228 @@
+"""`BlockEncoder`: the encoder that runs exported blocks on onnxruntime. No torch."""
+
+from __future__ import annotations
+
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from demitasse.cut import Cut
+from demitasse.encoding.batching import token_batches, windows
+from demitasse.encoding.block_files import TOKENIZER, Blocks, names_at
+from demitasse.encoding.encoder import Encoder, Vectors
+from demitasse.encoding.fingerprints import fingerprint, reading
+from demitasse.encoding.manifest import MARK, record_of
+from demitasse.encoding.ort_sessions import PROVIDERS, choose_provider
+from demitasse.encoding.packed_tokens import Batch, Ids, Rows
+from demitasse.encoding.pooling import Pooling
+from demitasse.encoding.reader import Reader, Tokens, rust_tokens
+from demitasse.encoding.text_checks import checked
+from demitasse.errors import DeviceError, FolderError, reason
+from demitasse.host.atomic import new_folder
+from demitasse.host.jsons import write_json
+from demitasse.host.threads import cores
+
+WINDOW = 2048  # texts held at a time, twice over: one window is read and tokenised while another is computed
+CHARACTERS = 1 << 22  # of them, about
+TOKENS = 512  # padded tokens in a batch on a CPU: its activations fit the cache of a core
+TOKENS_ELSEWHERE = 16384  # on a GPU
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BlockEncoder(Encoder):
+    """An encoder on onnxruntime; `layers` of its blocks are run."""
+
+    blocks: Blocks
+    reader: Reader
+    pooling: Pooling
+    layers: int
+    dims: int
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def full(self) -> Cut:
+        """The largest cut this encoder gives, and the one `encode` uses."""
+        return Cut(self.layers, self.dims)
+
+    @property
+    def record(self) -> Mapping[str, Any]:  # type: ignore[override]
+        """Where it comes from, what was fitted or trained."""
+        return record_of(self.manifest)
+
+    @property
+    def architecture(self) -> str:
+        """The class of the model that was exported, such as `BertModel`."""
+        return str(self.manifest["architecture"])
+
+    @property
+    def exit_depths(self) -> list[int]:
+        """The depths that have an exit of their own."""
+        return [depth for depth in self.manifest["exits"] if depth <= self.layers]
+
+    @property
+    def place(self) -> str:
+        """Precision and device."""
+        device = next(short for short, long in PROVIDERS.items() if long == self.blocks.provider)
+        return f"{self.precision} blocks, {device}"
+
+    @property
+    def precision(self) -> str:
+        """The number format of the weights."""
+        return str(self.manifest["precision"])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A name for all that makes the vectors; that of the weights was worked out when they were exported."""
+        tokenizer = (self.blocks.folder / TOKENIZER).read_text(encoding="utf-8")
+        facts = [self.blocks.fingerprint, self.precision, str(self.full), repr(self.pooling)]
+        return fingerprint([*facts, reading(self.reader, tokenizer)])
+
+    def model_bytes(self, cut: Cut) -> int:
+        """How many bytes of blocks are opened to run `cut`."""
+        layers = [f"layer_{layer}" for layer in range(1, cut.layers + 1)]
+        return sum(self.blocks.sizes[f"{name}.onnx"] for name in ["embeddings", *layers, f"exit_{cut.layers}"])
+
+    def save(self, folder: str | Path) -> None:
+        """Write this encoder as a folder of blocks, of which a cut needs only the first."""
+        with new_folder(Path(folder), MARK) as aside:
+            files = [TOKENIZER, *(f"{name}.onnx" for name in names_at(self.layers))]
+            for name in files:
+                shutil.copyfile(self.blocks.folder / name, aside / name)
+            sizes = {name: (aside / name).stat().st_size for name in files}
+            manifest = {**self.manifest, **self._facts_of_cut(), "files": sizes}
+            write_json(aside / MARK, manifest)
+            open_blocks(aside, manifest)
+
+    def _facts_of_cut(self) -> dict[str, Any]:
+        """What the manifest says of the whole model, as far as it holds for this cut; fingerprint and source stay."""
+        fitted = [(entry, Cut.parse(entry["cut"])) for entry in self.manifest.get("cuts") or ()]
+        facts: dict[str, Any] = {
+            "full": str(self.full),
+            "exits": self.exit_depths,
+            "cuts": [entry for entry, cut in fitted if cut.layers <= self.layers and cut.dims <= self.dims],
+        }
+        compared = self.manifest.get("against_torch")
+        if compared:
+            cosines = compared["mean_cosine"].items()
+            kept = {depth: cosine for depth, cosine in cosines if int(depth) <= self.layers}
+            facts["against_torch"] = {**compared, "mean_cosine": kept}
+        return facts
+
+    def _cut_to(self, cut: Cut) -> BlockEncoder:
+        return replace(self, layers=cut.layers, dims=cut.dims)
+
+    def _embed_windows(
+        self, texts: Iterable[str], cuts: Sequence[Cut], prompt: str | None, advance: Callable[[int], None]
+    ) -> Iterator[dict[Cut, Vectors]]:
+        prefix = self.reader.prompt(prompt)
+        prompt_tokens = 0 if self.pooling.include_prompt else self.reader.prompt_tokens(prefix)
+        on_cpu = self.blocks.provider == PROVIDERS["cpu"]
+        workers = cores() if on_cpu else 1
+        pool = ThreadPoolExecutor(workers, "demitasse")
+        ahead: deque[_Window] = deque()
+        try:
+            for window in windows(checked(texts), WINDOW, CHARACTERS):
+                rows = self.reader.read(window, prefix)
+                lengths = rows.lengths.tolist()
+                # A few texts are spread over the cores, too.
+                budget = min(TOKENS, -(-sum(lengths) // workers)) if on_cpu else TOKENS_ELSEWHERE
+                batches = token_batches(lengths, budget)
+
+                def embed(batch: list[int], rows: Rows = rows) -> dict[Cut, Vectors]:
+                    return self._embed(self.reader.padded(rows, batch), cuts, prompt_tokens)
+
+                if len(batches) == 1 and not ahead:  # a few texts: no thread could be sooner than this one
+                    ahead.append(_Window(batches, [_done(embed(batches[0]))], len(rows)))
+                else:
+                    ahead.append(_Window(batches, [pool.submit(embed, batch) for batch in batches], len(rows)))
+                if len(ahead) > 1:
+                    yield ahead.popleft().vectors(cuts, advance)
+            while ahead:
+                yield ahead.popleft().vectors(cuts, advance)
+        finally:
+            pool.shutdown(cancel_futures=True)  # after Ctrl-C nobody wants the rest
+
+    def _embed(self, batch: Batch, cuts: Sequence[Cut], prompt_tokens: int) -> dict[Cut, Vectors]:
+        values = {"input_ids": batch.ids, "attention_mask": batch.mask}
+        values["pooled_mask"] = _without_prompt(batch.mask, prompt_tokens) if prompt_tokens else batch.mask
+        values.update(self.blocks.run("embeddings", values))
+        depths = {cut.layers for cut in cuts}
+        embeddings = {}
+        for depth in range(max(depths) + 1):
+            if depth:
+                values["hidden"] = self.blocks.run(f"layer_{depth}", values)["next_hidden"]
+            if depth in depths:
+                embeddings[depth] = self.blocks.run(f"exit_{depth}", values)["embedding"]
+        return {cut: _unit(embeddings[cut.layers][:, : cut.dims]) for cut in cuts}
+
+
+@dataclass(frozen=True)
+class _Window:
+    """Texts that are being embedded, in batches."""
+
+    batches: list[list[int]]
+    parts: list[Future[dict[Cut, Vectors]]]
+    count: int
+
+    def vectors(self, cuts: Sequence[Cut], advance: Callable[[int], None]) -> dict[Cut, Vectors]:
+        rows = {cut: np.empty((self.count, cut.dims), np.float32) for cut in cuts}
+        for batch, part in zip(self.batches, self.parts, strict=True):
+            for cut, vectors in part.result().items():
+                rows[cut][batch] = vectors
+            advance(len(batch))
+        return rows
+
+
+def _done(result: dict[Cut, Vectors]) -> Future[dict[Cut, Vectors]]:
+    future: Future[dict[Cut, Vectors]] = Future()
+    future.set_result(result)
+    return future
+
+
+def _unit(rows: Vectors) -> Vectors:
+    # As torch's normalize: a row of zeros stays one.
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
+    unit: Vectors = rows / np.maximum(lengths, np.float32(1e-12))
+    return unit
+
+
+def _without_prompt(mask: Ids, prompt_tokens: int) -> Ids:
+    """`mask` less the first `prompt_tokens` tokens of each row (all of them kept if nothing else is there)."""
+    rest = mask * (np.arange(mask.shape[1]) >= prompt_tokens)
+    return np.where(rest.any(1, keepdims=True), rest, mask)
+
+
+def open_blocks(
+    folder: Path, manifest: Mapping[str, Any], device: str | None = None, dtype: str | None = None
+) -> BlockEncoder:
+    """The encoder kept in a folder of blocks, of which `manifest` tells; nothing but its tokenizer is read yet."""
+    if dtype is not None:
+        raise DeviceError(
+            f"{folder} holds {manifest.get('precision')} blocks, so dtype {dtype!r} cannot be chosen; leave it out, or "
+            "load the model they were exported from"
+        )
+    try:
+        full, reading = Cut.parse(manifest["full"]), manifest["reader"]
+        blocks = Blocks(folder, manifest["fingerprint"], manifest["files"], choose_provider(device))
+        pooling = Pooling(tuple(manifest["pooling"]["modes"]), manifest["pooling"]["include_prompt"])
+        blocks.check(full.layers)
+        reader = Reader(_tokens(folder / TOKENIZER, reading["max_tokens"]), **reading)
+    except (KeyError, TypeError) as problem:
+        raise FolderError(f"{folder / MARK} lacks something ({problem!r}); copy or export the model again") from problem
+    return BlockEncoder(blocks, reader, pooling, full.layers, full.dims, manifest)
+
+
+def _tokens(path: Path, max_tokens: int) -> Tokens:
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+        return rust_tokens(tokenizer, max_tokens, (tokenizer.truncation or {}).get("direction", "right"))
+    except Exception as problem:  # tokenizers raises plain Exception
+        raise FolderError(f"{path} cannot be read ({reason(problem)}); copy or export the model again") from problem

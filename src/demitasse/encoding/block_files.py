@@ -1,0 +1,93 @@
+"""A folder of blocks: ONNX graphs that are opened only when a cut reaches them.
+
+    embeddings.onnx, layer_1.onnx …   run in turn, as far as the cut goes (see graphs.py for what they hand on)
+    exit_0.onnx, exit_1.onnx …        from the token states at a depth to the embedding
+    tokenizer.json                    the tokenizer
+    demitasse.json                    schema, kind "blocks", fingerprint, precision, full cut, how texts are read,
+                                      how many bytes each file has, what the export measured, where the model is from
+
+The fingerprint is that of the weights. It stands in every block too, so that blocks of two models are never mixed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import onnxruntime as ort
+
+from demitasse.encoding.ort_sessions import Values, open_session, run
+from demitasse.errors import FolderError, reason
+
+FINGERPRINT = "demitasse.fingerprint"
+TOKENIZER = "tokenizer.json"
+BUILT_IN = Path(__file__).parents[1] / "assets" / "model"
+
+
+def names_at(depth: int) -> list[str]:
+    """The blocks that a model of `depth` layers is made of."""
+    layers = [f"layer_{layer}" for layer in range(1, depth + 1)]
+    return ["embeddings", *layers, *(f"exit_{exit_}" for exit_ in range(depth + 1))]
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """The blocks of a folder, each opened when it is first run, and then kept."""
+
+    folder: Path
+    fingerprint: str
+    sizes: Mapping[str, int]  # bytes of each file
+    provider: str
+    _open: dict[str, ort.InferenceSession] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def opened(self) -> list[str]:
+        """The blocks that have been needed so far."""
+        return sorted(self._open)
+
+    def run(self, name: str, values: Values) -> Values:
+        """What the block `name` puts out, given those of `values` that it takes."""
+        session = self._open.get(name)
+        if session is None:
+            with self._lock:  # or two threads would open it, and one copy stay for nothing
+                session = self._open.get(name) or self._opened_now(name)
+                self._open[name] = session
+        return run(session, values)
+
+    def check(self, depth: int) -> None:
+        """Refuse a folder in which a file that `depth` layers need is missing or has not all its bytes."""
+        for name in [TOKENIZER, *(f"{block}.onnx" for block in names_at(depth))]:
+            self._check_file(name)
+
+    def _check_file(self, name: str) -> None:
+        path = self.folder / name
+        try:
+            size = path.stat().st_size
+        except OSError as problem:
+            raise FolderError(
+                f"{path} cannot be read ({problem.strerror}); copy or export the model again"
+            ) from problem
+        if size != self.sizes.get(name):
+            raise FolderError(
+                f"{path} has {size} bytes and should have {self.sizes.get(name)}; copy or export the model again"
+            )
+
+    def _opened_now(self, name: str) -> ort.InferenceSession:
+        path = self.folder / f"{name}.onnx"
+        self._check_file(path.name)
+        try:
+            session = open_session(str(path), self.provider)
+        except Exception as problem:  # onnxruntime has an error class for every occasion
+            raise FolderError(
+                f"{path} cannot be opened ({reason(problem)}); copy or export the model again"
+            ) from problem
+        found = session.get_modelmeta().custom_metadata_map.get(FINGERPRINT)
+        if found != self.fingerprint:
+            raise FolderError(
+                f"{path} belongs to another model (its fingerprint is {found or 'missing'}, the folder's "
+                f"{self.fingerprint}); copy or export the model again"
+            )
+        return session

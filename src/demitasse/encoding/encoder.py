@@ -1,0 +1,177 @@
+"""`Encoder`: texts to unit-length float32 rows, at any cut; what every kind of encoder has in common. No torch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from demitasse.cut import Cut
+from demitasse.encoding.pooling import Pooling
+from demitasse.encoding.reader import Reader
+from demitasse.errors import CutError
+from demitasse.host.progress import progress_bar
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Vectors = npt.NDArray[np.float32]
+
+
+class Encoder(ABC):
+    """A sentence-embedding model that can be cut to fewer layers and dims.
+
+    Made by `demitasse.load`; nothing changes it. One kind runs on torch, and can be fitted, trained and exported;
+    the other runs exported blocks on onnxruntime, without torch.
+
+    >>> encoder
+    Encoder(3x32, BertModel, mean, cpu)
+    >>> small = encoder.cut(layers=2, dims=8)
+    >>> small.encode(["a ristretto", "a lungo"]).shape
+    (2, 8)
+    """
+
+    reader: Reader
+    pooling: Pooling
+    dims: int
+    record: Mapping[str, Any]  # where it comes from, what was fitted or trained
+
+    @property
+    @abstractmethod
+    def full(self) -> Cut:
+        """The largest cut this encoder gives, and the one `encode` uses."""
+
+    @property
+    @abstractmethod
+    def architecture(self) -> str:
+        """The class of the model, such as `BertModel`."""
+
+    @property
+    def name(self) -> str:
+        """What it was loaded as, the name of a folder or of a model on the hub; without one, its architecture."""
+        return str((self.record.get("source") or {}).get("name") or self.architecture)
+
+    @property
+    @abstractmethod
+    def exit_depths(self) -> list[int]:
+        """The depths that have an exit of their own; the others use the model's own read-out."""
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """Where and how the model runs, such as `cpu` or `int8 blocks, cpu`."""
+
+    @property
+    @abstractmethod
+    def precision(self) -> str:
+        """The number format of the weights: `fp32`, `fp16`, `bf16` or `int8`."""
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """A name (hex sha256) for all that makes the vectors: weights, exits, pooling, tokenizer, prompts, precision.
+
+        It is the same after saving and loading, on every device. A cut has another one than the whole: how many layers
+        and dims there are is part of it.
+        """
+
+    @abstractmethod
+    def model_bytes(self, cut: Cut) -> int:
+        """How many bytes of weights are needed to run `cut`."""
+
+    @abstractmethod
+    def _cut_to(self, cut: Cut) -> Self:
+        """The encoder at `cut`, which is known to be within `full` and smaller."""
+
+    @abstractmethod
+    def _embed_windows(
+        self, texts: Iterable[str], cuts: Sequence[Cut], prompt: str | None, advance: Callable[[int], None]
+    ) -> Iterator[dict[Cut, Vectors]]:
+        """The rows of each window of `texts` at each of `cuts`."""
+
+    @abstractmethod
+    def save(self, folder: str | Path) -> None:
+        """Write this encoder as a folder that `demitasse.load` opens."""
+
+    def cut(self, layers: int | None = None, dims: int | None = None) -> Self:
+        """An encoder of the first `layers` and `dims` (all of them if left out) that shares this one's weights."""
+        full = self.full
+        wanted = Cut(full.layers if layers is None else layers, full.dims if dims is None else dims).within(full)
+        return self if wanted == full else self._cut_to(wanted)
+
+    def encode(self, texts: Iterable[str], *, prompt: str | None = None, progress: bool | None = None) -> Vectors:
+        """One unit-length float32 row for each text, in order.
+
+        `prompt` names one of the model's prompts ("query" and "document" work on every model; `None` is the model's
+        default, `""` none). Texts longer than the model takes are cut off; a progress bar appears on a terminal when
+        the work is long (`progress=False` keeps it away).
+        """
+        return self.encode_cuts(texts, [self.full], prompt=prompt, progress=progress)[self.full]
+
+    def encode_iter(
+        self, texts: Iterable[str], *, prompt: str | None = None, progress: bool | None = None
+    ) -> Iterator[Vectors]:
+        """The rows of `encode` one after the other; holds some thousands of texts at a time, never all of them."""
+        with _progress(texts, progress) as advance:
+            for vectors in self._embed_windows(texts, [self.full], prompt, advance):
+                yield from vectors[self.full]
+
+    def encode_cuts(
+        self,
+        texts: Iterable[str],
+        cuts: Sequence[Cut],
+        *,
+        prompt: str | None = None,
+        progress: bool | Callable[[int], None] | None = None,
+    ) -> dict[Cut, Vectors]:
+        """What `encode` gives at each of `cuts`, from one pass through the deepest of them.
+
+        `progress` may also be a function, which is called with each number of texts done.
+        """
+        if not cuts:
+            raise CutError("no cuts were given; name at least one, such as [Cut(6, 128)]")
+        wanted = sorted({cut.within(self.full) for cut in cuts})
+        parts: dict[Cut, list[Vectors]] = {cut: [] for cut in wanted}
+        runner = self.cut(layers=wanted[-1].layers)
+        with _progress(texts, progress) as advance:
+            for vectors in runner._embed_windows(texts, wanted, prompt, advance):
+                for cut, rows in vectors.items():
+                    parts[cut].append(rows)
+        return {cut: _joined(rows, cut.dims) for cut, rows in parts.items()}
+
+    def __repr__(self) -> str:
+        exits = f", exits at {_spans(self.exit_depths)}" if self.exit_depths else ""
+        return f"Encoder({self.full}, {self.architecture}, {self.pooling}{exits}, {self.place})"
+
+
+def _joined(parts: list[Vectors], dims: int) -> Vectors:
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, dims), np.float32), *parts])
+
+
+def _progress(
+    texts: Iterable[str],
+    show: bool | Callable[[int], None] | None,  # noqa: FBT001
+) -> AbstractContextManager[Callable[[int], None]]:
+    if callable(show):
+        return nullcontext(show)
+    return progress_bar("encoding", len(texts) if isinstance(texts, Sequence) else None, show=show)
+
+
+def _spans(depths: Iterable[int]) -> str:
+    """Whole numbers, runs joined.
+
+    >>> _spans([0, 1, 2, 5])
+    '0-2, 5'
+    """
+    spans: list[list[int]] = []
+    for depth in sorted(depths):
+        if spans and depth == spans[-1][1] + 1:
+            spans[-1][1] = depth
+        else:
+            spans.append([depth, depth])
+    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in spans)

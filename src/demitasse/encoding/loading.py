@@ -1,0 +1,60 @@
+"""`load`: a folder or a hub name to an encoder, with torch only where the folder needs it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from demitasse.encoding.block_encoder import open_blocks
+from demitasse.encoding.block_files import BUILT_IN
+from demitasse.encoding.encoder import Encoder
+from demitasse.encoding.manifest import read_manifest
+from demitasse.errors import FolderError
+from demitasse.extras import TRAIN, need
+
+_HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+_HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors", "*.onnx"]
+_NEVER_FETCHED = ["onnx/*", "openvino/*", "coreml/*", "*.bin", "*.pt", "*.pkl"]
+
+
+def load(model: str | Path | None = None, *, device: str | None = None, dtype: str | None = None) -> Encoder:
+    """The encoder kept in a folder or under a hub name; without a name, the built-in model.
+
+    A folder of blocks (`demitasse export`, and the built-in model) runs on onnxruntime and needs no torch; `device`
+    is then cpu unless you ask for cuda, coreml or dml. Demitasse folders, sentence-transformers folders (Transformer,
+    Pooling, then Dense and Normalize) and plain transformers folders (mean pooling) run on torch: `device` is then the
+    GPU if there is one, `dtype` is float32 unless you say otherwise, and weights are read from safetensors only.
+
+    >>> load().full
+    Cut(layers=6, dims=384)
+    >>> load(folder, device="cpu").full
+    Cut(layers=3, dims=32)
+    """
+    folder = BUILT_IN if model is None else _local_folder(model)
+    manifest = read_manifest(folder) or {}
+    if manifest.get("kind") == "blocks":
+        return open_blocks(folder, manifest, device, dtype)
+    if manifest.get("kind") == "onnx":
+        raise FolderError(f"{folder} is one ONNX graph for other programs; export blocks to load a model here")
+    need(f"reading {folder.name}, which is not a folder of blocks,", TRAIN)
+    from demitasse.torch_model.model_folder import read
+
+    name = folder.absolute().name if Path(str(model)).exists() else str(model)
+    return read(folder, device, dtype, name)
+
+
+def _local_folder(model: str | Path) -> Path:
+    folder = Path(model)
+    if str(model) and folder.is_dir():
+        return folder
+    if folder.is_file() or not _HUB_NAME.fullmatch(str(model)):
+        raise FolderError(f"there is no folder {str(model)!r}; give a model folder or a hub name such as 'owner/model'")
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(str(model), allow_patterns=_HUB_FILES, ignore_patterns=_NEVER_FETCHED))
+    except Exception as problem:  # no network, no such model, no access: each raises its own
+        raise FolderError(
+            f"there is no folder {str(model)!r} here, and the hub gave no model of that name "
+            f"({type(problem).__name__}); check the spelling and the network"
+        ) from problem

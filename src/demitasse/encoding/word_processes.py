@@ -1,0 +1,154 @@
+"""Words looked up in other processes, where a GPU would otherwise wait for one core to read the texts.
+
+numpy and Python share one lock in a process, so threads do not help here. A worker finds texts joined by zero bytes in
+a file, and leaves the packed rows of `WordTokens` in it. Only their sizes go through its stdin and stdout: a pipe holds
+64 KiB, and each time it is full or empty this process would wait for the lock that the thread which feeds the GPU
+hardly lets go of. A worker ends when its stdin does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
+from contextlib import suppress
+from typing import IO
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from demitasse.encoding.packed_tokens import Rows
+from demitasse.encoding.word_cache import WordTokens, word_tokens
+
+_SIZES = struct.Struct("<QQ")  # how many texts, and of them: bytes on the way to a worker, tokens on the way back
+_READY = b"!"
+
+
+class WordWorkers:
+    """A `Tokens` that gives what `tokens` gives, from several processes at once."""
+
+    def __init__(self, tokens: WordTokens, count: int) -> None:
+        self._tokens = tokens
+        self._workers = [_Worker(tokens) for _ in range(count)]
+        self._turn = threading.Lock()
+
+    def batch(self, texts: list[str]) -> Rows:
+        """The token ids of each text."""
+        share = -(-len(texts) // len(self._workers)) or 1
+        parts = [texts[start : start + share] for start in range(0, len(texts), share)]
+        with self._turn:  # one question at a time to a worker
+            asked = [worker.ask(part) for worker, part in zip(self._workers, parts, strict=False)]
+            answers = [self._workers[place].answer() if sent else None for place, sent in enumerate(asked)]
+        # A worker that was killed, or that could not be asked, is not missed.
+        rows = [self._tokens.batch(part) if rows is None else rows for part, rows in zip(parts, answers, strict=True)]
+        return Rows.joined(rows or [Rows.of([])])
+
+    def prompt_length(self, prompt: str) -> int:
+        """How many leading tokens of a text the prompt takes."""
+        return self._tokens.prompt_length(prompt)
+
+
+class _Worker:
+    def __init__(self, tokens: WordTokens) -> None:
+        self._file = tempfile.NamedTemporaryFile(prefix="demitasse-words-", buffering=0)  # noqa: SIM115 (while this lives)
+        command = [sys.executable, "-m", "demitasse.encoding.word_processes", self._file.name]
+        few = {**os.environ, "RAYON_NUM_THREADS": "4"}  # the tokenizer's own threads, in each of several workers
+        self._process = subprocess.Popen(command, env=few, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._to, self._from = self._process.stdin, self._process.stdout
+        weakref.finalize(self, _end, self._process)
+        self._alive, self._ready = self._send(json.dumps(tokens.written()).encode(), 1), False
+
+    def ask(self, texts: list[str]) -> bool:
+        """Hand over `texts`; false if the worker is no longer there, or cannot be asked about them."""
+        if not self._ready:  # what it was told about the tokenizer must be read before this is put in its place
+            self._alive, self._ready = self._alive and self._from.read(1) == _READY, True
+        data = "\0".join(texts).encode()
+        # A text with a zero byte in it cannot be told apart from two.
+        return self._alive and data.count(0) == len(texts) - 1 and self._send(data, len(texts))
+
+    def answer(self) -> Rows | None:
+        """What the worker made of the texts it was asked about; `None` if it is no longer there."""
+        sizes = self._from.read(_SIZES.size)
+        self._alive = len(sizes) == _SIZES.size
+        if not self._alive:
+            return None
+        count, tokens = _SIZES.unpack(sizes)
+        data = _got(self._file, 8 * count + 4 * tokens)
+        lengths = np.frombuffer(data, np.int64, count)
+        return Rows(np.frombuffer(data, np.int32, tokens, 8 * count), np.cumsum(lengths) - lengths, lengths)
+
+    def _send(self, data: bytes, count: int) -> bool:
+        try:
+            _put(self._file, data)
+            self._to.write(_SIZES.pack(count, len(data)))
+            self._to.flush()
+        except OSError:  # the worker is gone, or the disk is full
+            self._alive = False
+        else:
+            self._alive = True
+        return self._alive
+
+
+def _put(file: IO[bytes], data: bytes) -> None:
+    file.seek(0)
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]
+
+
+def _got(file: IO[bytes], length: int) -> bytes:
+    file.seek(0)
+    data = file.read(length)
+    while len(data) < length:
+        more = file.read(length - len(data))
+        if not more:
+            raise OSError("the file is shorter than was said")
+        data += more
+    return data
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(OSError):  # something was still on its way to it
+                pipe.close()
+
+
+def _question(source: IO[bytes], file: IO[bytes]) -> str | None:
+    sizes = source.read(_SIZES.size)
+    if len(sizes) < _SIZES.size:
+        return None
+    return _got(file, _SIZES.unpack(sizes)[1]).decode()
+
+
+def main() -> None:
+    """Answer until stdin ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
+    source, target = sys.stdin.buffer, sys.stdout.buffer
+    with open(sys.argv[1], "r+b", buffering=0) as file:
+        told = json.loads(_question(source, file) or "null")
+        if told is None:
+            return
+        tokens = word_tokens(Tokenizer.from_str(told["tokenizer"]), told["max_tokens"])
+        assert tokens is not None
+        target.write(_READY)
+        target.flush()
+        while (joined := _question(source, file)) is not None:
+            rows = tokens.batch(joined.split("\0"))
+            _put(file, rows.lengths.tobytes() + rows.ids.tobytes())
+            target.write(_SIZES.pack(len(rows), len(rows.ids)))
+            target.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Scores of an encoder at every cut, with intervals. No torch."""

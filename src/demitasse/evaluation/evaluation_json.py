@@ -1,0 +1,84 @@
+"""Evaluations as JSON files; docs/evaluation.md explains every field. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from demitasse.cut import Cut
+from demitasse.errors import CutError, DataError
+from demitasse.evaluation.evaluation import Evaluation
+from demitasse.evaluation.score_types import Score, Shallow, TaskFacts
+from demitasse.host.result_files import headed, read_result
+
+
+def read_evaluation(path: str | Path) -> Evaluation:
+    """The evaluation that a file holds. Only `difference` does not work on it, for the draws are not in the file.
+
+    >>> import demitasse as dt
+    >>> dt.evaluate(encoder, ["sample"], cuts=[dt.Cut(3, 32)]).save(out)
+    >>> read_evaluation(out).full
+    Cut(layers=3, dims=32)
+    """
+    found = read_result(path, "evaluation", "evaluate")
+    try:
+        return _evaluation(found)
+    except (KeyError, TypeError, AttributeError, CutError) as problem:
+        raise DataError(f"{path} lacks something ({problem!r}); evaluate again") from problem
+
+
+def as_plain(evaluation: Evaluation) -> dict[str, Any]:
+    """Everything but the draws, as values that JSON has."""
+    plain = {
+        "model": evaluation.model,
+        "fingerprint": evaluation.fingerprint,
+        "full": str(evaluation.full),
+        "precision": evaluation.precision,
+        "versions": dict(evaluation.versions),
+        "seconds": round(evaluation.seconds, 3),
+        "resamples": evaluation.resamples,
+        "tasks": [asdict(task) for task in evaluation.tasks],
+        "means": [asdict(score) | {"cut": str(score.cut)} for score in evaluation.means],
+        "scores": [asdict(score) | {"cut": str(score.cut)} for score in evaluation.scores],
+        "shallow": [asdict(score) for score in evaluation.shallows],
+    }
+    return headed("evaluation", plain)
+
+
+def comparison(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
+    """Several evaluations, and how far each of the others is above the first at the cells they share."""
+    first, *others = evaluations
+    differences, shallow = [], []
+    for other in others if first.resamples else ():
+        named = {"model": other.model, "to": first.model}
+        shared = {score.cell for score in other.means}
+        for group, cut, layers in (score.cell for score in first.means if score.cell in shared):
+            found = other.difference(first, group, cut, document_layers=layers)
+            differences.append(named | {"group": group, "cut": str(cut), "document_layers": layers} | asdict(found))
+        means = {(one.task, one.dims) for one in other.shallows}
+        for group, dims in ((one.task, one.dims) for one in first.shallows if one.task in first.groups):
+            if (group, dims) not in means:
+                continue
+            found = other.shallow_difference(first, group, dims)
+            shallow.append(named | {"group": group, "dims": dims} | asdict(found))
+    everything = [as_plain(evaluation) for evaluation in evaluations]
+    plain = {"evaluations": everything, "differences": differences, "shallow_differences": shallow}
+    return headed("comparison", plain)
+
+
+def _evaluation(found: dict[str, Any]) -> Evaluation:
+    scores, means = (
+        tuple(Score(**{**entry, "cut": Cut.parse(entry["cut"])}) for entry in found[kind])
+        for kind in ("scores", "means")
+    )
+    same = ("model", "fingerprint", "precision", "versions", "seconds", "resamples")
+    return Evaluation(
+        full=Cut.parse(found["full"]),
+        tasks=tuple(TaskFacts(**entry) for entry in found["tasks"]),
+        scores=scores,
+        means=means,
+        shallows=tuple(Shallow(**entry) for entry in found["shallow"]),
+        **{name: found[name] for name in same},
+    )

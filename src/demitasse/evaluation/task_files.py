@@ -1,0 +1,207 @@
+"""Tasks read from files: scored pairs, BEIR folders, the seven STS sets, and the sample that comes with demitasse."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from demitasse.data.pairs import read_pairs
+from demitasse.data.row_files import BadRowError, records
+from demitasse.encoding.text_checks import checked
+from demitasse.errors import DataError, reason
+from demitasse.evaluation.tasks import PairTask, SearchTask, Task, check_names
+from demitasse.host.bundled import corpus
+
+STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb-test", "sick-test")  # as SentEval has them
+SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
+_SAMPLE = Path(__file__).parents[1] / "assets" / "sample"
+_JUDGEMENTS = ("qrels.tsv", "qrels/test.tsv")
+
+
+def read_tasks(given: Sequence[str | Path], data: str | Path | None = None) -> list[Task]:
+    """The tasks that `given` names, in their order.
+
+    Each entry is a file of scored pairs (a, b, score, in any format of `read_pairs`; scores that are all 0 or 1 say
+    whether two texts match), a BEIR folder (corpus.jsonl, queries.jsonl, qrels.tsv or qrels/test.tsv), a folder with
+    the seven STS sets of SentEval, or "sample" for what comes with demitasse: a demo, no benchmark. With `data`, an
+    entry may be a name: it is sought in `data`, `data`/sts and `data`/retrieval first, and "sts" is the seven sets
+    found there.
+
+    A query's "answer", at the top or in its metadata, is used where it is a string. Queries without a document of a
+    grade above 0 are left out, as in BEIR.
+
+    >>> [(task.name, task.metric) for task in read_tasks(["sample"])]
+    [('sample-pairs', 'spearman'), ('sample-search', 'ndcg@10')]
+    """
+    if isinstance(given, (str, Path)):
+        raise DataError(f"tasks must be a list of names and paths, not one alone; write [{str(given)!r}]")
+    if not given:
+        raise DataError("no task was given; name at least one, such as 'sample'")
+    folder = None if data is None else Path(data)
+    if folder is not None and not folder.is_dir():
+        raise DataError(f"{folder} is no folder; give the folder that holds the tasks as data")
+    tasks = [task for entry in given for task in _tasks_of(entry, folder)]
+    check_names(tasks)
+    return tasks
+
+
+def _tasks_of(entry: str | Path, data: Path | None) -> list[Task]:
+    if not isinstance(entry, (str, Path)):
+        raise DataError(f"a task is given as {type(entry).__name__}; give a name or a path, such as 'sample'")
+    if entry == "sample":
+        return [_pair_task(_SAMPLE / "pairs.jsonl", "sample-pairs"), _sample_search()]
+    path = _found(entry, data)
+    if path.is_file():
+        return [_pair_task(path, _name(path))]
+    if any(_file(path, name) for name in STS):
+        return [_pair_task(_sts_file(path, name), name, group="sts") for name in STS]
+    if _file(path, "corpus"):
+        return [_beir_task(path)]
+    wanted = "the seven STS sets (sts12, ...) or corpus.jsonl, queries.jsonl and qrels.tsv"
+    raise DataError(f"the folder {path} is no task; give one that holds {wanted}")
+
+
+def _found(entry: str | Path, data: Path | None) -> Path:
+    """The file or folder that `entry` names."""
+    if not str(entry):
+        raise DataError("a task has an empty name; give a file, a folder, a name in data, or sample")
+    places = [data, data / "sts", data / "retrieval"] if data is not None else []
+    if entry == "sts":
+        sets = [place for place in places if any(_file(place, name) for name in STS)]
+        if sets:
+            return sets[0]
+        if data is not None and not (data / "sts").exists():
+            raise DataError(f"{data} has none of the sets {', '.join(STS)}; put them there or in its folder sts")
+    for path in (*(place / entry for place in places), Path(entry)):
+        for candidate in (path, *(path.with_name(path.name + suffix) for suffix in SUFFIXES if path.name)):
+            if candidate.exists():
+                return candidate
+    known = {"sample"} | {_name(path) for place in places if place.is_dir() for path in place.iterdir()}
+    close = difflib.get_close_matches(str(entry), sorted(known), 1)
+    meant = f" (did you mean {close[0]!r}?)" if close else ""
+    where = "here" if data is None else f"here or in {data}"
+    raise DataError(f"there is no task {str(entry)!r} {where}{meant}; give a file, a folder, a name in data, or sample")
+
+
+def _file(folder: Path, name: str) -> Path | None:
+    """The file of rows that is called `name` in `folder`."""
+    return next((path for suffix in SUFFIXES if (path := folder / f"{name}{suffix}").is_file()), None)
+
+
+def _sts_file(folder: Path, name: str) -> Path:
+    path = _file(folder, name)
+    if path is None:
+        raise DataError(f"the folder {folder} has no {name}.jsonl; it needs {', '.join(STS)}, or name single files")
+    return path
+
+
+def _name(path: Path) -> str:
+    """What a file or folder is called, without the suffix of a file of rows."""
+    suffix = next((suffix for suffix in SUFFIXES if path.name.endswith(suffix)), "")
+    return path.absolute().name.removesuffix(suffix)
+
+
+def _pair_task(path: Path, name: str, group: str | None = None) -> PairTask:
+    try:
+        (source,) = read_pairs(path).sources
+    except DataError as problem:  # it may offer an option that only read_pairs has
+        raise DataError(str(problem).partition(", or pass skip_bad_rows")[0]) from problem
+    if source.kind != "scored":
+        raise DataError(f"{path} holds {source.kind} without scores; a task needs the columns a, b and score")
+    rows = [source[index] for index in range(len(source))]
+    gold = np.array([row.score for row in rows], dtype=float)
+    if not np.ptp(gold):
+        raise DataError(f"{path} has the score {gold[0]:g} throughout; give pairs with different scores")
+    left, right = zip(*(row.texts for row in rows), strict=True)
+    return PairTask(name, group or name, left, right, gold, binary=bool(np.isin(gold, (0, 1)).all()))
+
+
+def _beir_task(folder: Path) -> SearchTask:
+    documents, queries = _by_id(folder, "corpus"), _by_id(folder, "queries")
+    numbers = {document: number for number, document in enumerate(documents)}
+    judged: dict[str, dict[int, float]] = {}
+    for place, query, document, grade in _judgements(folder):
+        for known, file, wanted in ((queries, "queries", query), (numbers, "corpus", document)):
+            if wanted not in known:
+                raise DataError(f"{place} names {wanted!r}, which is not in {file}.jsonl; add it or drop the line")
+        judged.setdefault(query, {})[numbers[document]] = grade
+    asked = [query for query in queries if query in judged]
+    if not asked:
+        raise DataError(f"{folder} judges no document to answer a query; give judgements with a grade above 0")
+    name = _name(folder)
+    return SearchTask(
+        name,
+        name,
+        # The title comes before the text, as BEIR gives documents to encoders.
+        tuple(checked(f"{row.get('title') or ''} {row['text']}".strip() for row in documents.values())),
+        tuple(checked(queries[query]["text"] for query in asked)),
+        tuple(judged[query] for query in asked),
+        tuple(_answer(queries[query]) for query in asked),
+    )
+
+
+def _by_id(folder: Path, name: str) -> dict[str, Mapping[str, Any]]:
+    """The rows of one of the files of a BEIR folder, each with its `_id` and `text`."""
+    path = _file(folder, name)
+    if path is None:
+        raise DataError(f"the folder {folder} has no {name}.jsonl; a search task needs corpus.jsonl and queries.jsonl")
+    found: dict[str, Mapping[str, Any]] = {}
+    for place, row in records(path, path.name):
+        if isinstance(row, BadRowError):
+            raise DataError(f"{path} {place}: {row}; mend the row")
+        if not isinstance(row, Mapping) or "_id" not in row or not isinstance(row.get("text"), str):
+            raise DataError(f"{path} {place} has no '_id' or no string as 'text'; give every row both")
+        if str(row["_id"]) in found:
+            raise DataError(f"{path} {place} has the '_id' {row['_id']!r} a second time; give each row its own")
+        found[str(row["_id"])] = row
+    if not found:
+        raise DataError(f"{path} has no rows; give a file with at least one")
+    return found
+
+
+def _answer(row: Mapping[str, Any]) -> str | None:
+    metadata = row.get("metadata")
+    answer = row.get("answer") or (metadata.get("answer") if isinstance(metadata, Mapping) else None)
+    return answer if isinstance(answer, str) else None
+
+
+def _judgements(folder: Path) -> Iterator[tuple[str, str, str, float]]:
+    """Where a judgement stands, the query, the document and the grade, of all with a grade above 0."""
+    path = next((folder / name for name in _JUDGEMENTS if (folder / name).is_file()), None)
+    if path is None:
+        raise DataError(f"the folder {folder} has no {' and no '.join(_JUDGEMENTS)}; put the judgements there")
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise DataError(f"{path} cannot be read ({reason(problem)}); give a file of UTF-8 text") from problem
+    for number, line in enumerate(lines, 1):
+        try:
+            query, document, written = line.split("\t")
+            grade = float(written)
+        except ValueError:
+            grade = math.nan
+        if math.isfinite(grade):
+            if grade > 0:
+                yield f"{path} line {number}", query, document, grade
+        elif number > 1 and line.strip():  # the first line may be a header
+            wanted = "a query, a document and a grade, with tabs between them"
+            raise DataError(f"{path} line {number} is {line!r:.60}; every line must be {wanted}")
+
+
+def _sample_search() -> SearchTask:
+    """Questions over the sentences of `corpus`, each written down with the sentences that answer it."""
+    documents = corpus()
+    rows = [row for _, row in records(_SAMPLE / "questions.jsonl", "questions.jsonl")]
+    return SearchTask(
+        "sample-search",
+        "sample-search",
+        tuple(documents),
+        tuple(row["query"] for row in rows),
+        tuple({documents.index(sentence): 1.0 for sentence in row["answered_by"]} for row in rows),
+        (None,) * len(rows),
+    )

@@ -1,0 +1,1 @@
+"""An encoder written as ONNX graphs."""

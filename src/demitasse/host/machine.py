@@ -1,0 +1,38 @@
+"""What machine this is and which libraries run on it, for the record of a measurement. No torch."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from demitasse._version import __version__
+from demitasse.host.threads import cores
+
+_LIBRARIES = ("numpy", "onnxruntime", "tokenizers", "torch", "transformers")
+
+
+def machine() -> dict[str, str | int | float]:
+    """The processor, how many cores of it may be used, gigabytes of memory where they can be told, and the system."""
+    found: dict[str, str | int | float] = {"processor": processor(), "cores": cores()}
+    with suppress(AttributeError, ValueError, OSError):  # Windows has no sysconf, and not every system these two names
+        found["memory_gb"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1)
+    return {**found, "system": f"{platform.system()} {platform.release()}"}
+
+
+def processor() -> str:
+    """What the processor calls itself."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:  # not Linux
+        return platform.processor() or platform.machine()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def versions() -> dict[str, str]:
+    """Of demitasse, Python, and the libraries that are loaded."""
+    modules = {name: sys.modules.get(name) for name in _LIBRARIES}  # None is also one that may not be imported
+    loaded = {name: module.__version__ for name, module in modules.items() if module is not None}
+    return {"demitasse": __version__, "python": platform.python_version(), **loaded}

@@ -1,0 +1,88 @@
+"""`Elastic`: our own objective. Every depth and width learns the similarities that a teacher sees.
+
+The teacher is the model itself after its last layer was tuned, or another encoder. Each depth has an exit, which starts
+from the closed form; the anchor keeps the vectors of all depths close to the tuned model's own, so that a shallow query
+can be compared with a deep document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from demitasse.cut import Cut
+from demitasse.errors import DataError
+from demitasse.objectives.losses import cosine_distance, nested_cosines, similarity_divergence_of, similarity_targets
+from demitasse.objectives.protocol import NestedLoss, Step, flat, widths_of
+
+MOST_TEXTS = 2048  # of a batch, between which similarities are compared: the work grows with their square
+MOST_SCORES = 1 << 27  # similarities held at a time: depths are compared in groups that stay below
+
+
+@dataclass(frozen=True)
+class Elastic:
+    """Distil a teacher's similarities into every depth at every width, and stay close to the tuned model's vectors.
+
+    Training has two stages: `tune` is the share of the steps that tune the last layer (Matryoshka, with the pair loss);
+    the rest distils, at a rate of its own and without dropout, on plain texts too. Meanwhile the last layer goes on
+    with the pair loss, which weighs `keep`; `contrast` adds the pair loss at every depth and width, where positives
+    matter more than a teacher's view of them, and `distil` weighs that view.
+    """
+
+    dims: tuple[int, ...] | None = None
+    tune: float = 0.25
+    blend: float = 1.0  # share of the tuned weights in what is distilled; the rest is the model before: it forgets less
+    exits: bool = True  # whether every depth below the last gets one; else all depths share the model's own read-out
+    distil: float = 1.0
+    temperature: float = 0.03
+    anchor: float = 20.0
+    hold: float = 1.0  # how many times as much the anchor weighs at the last layer, which has the most to lose
+    back: float = 0.0  # share of the tuned weights that is mixed back into the layers at the end: it forgets less
+    keep: float = 1.0
+    contrast: float = 0.0
+    distil_rate: float | None = None  # of the backbone while it distils; default: 1e-3 with Muon, 3e-4 with AdamW
+    teacher: str | None = None  # folder or hub name of another encoder whose similarities are learned
+    last_only = False
+    raw = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.blend <= 1:
+            raise DataError(f"blend must be from 0 to 1, not {self.blend}; it is a share of the tuned weights")
+        if not 0 <= self.tune < 1:
+            raise DataError(f"tune must be at least 0 and below 1, not {self.tune}; it is a share of the steps")
+        if not 0 <= self.back < 1:
+            raise DataError(f"back must be at least 0 and below 1, not {self.back}; it is a share of the tuned weights")
+
+    def cuts(self, full: Cut) -> list[Cut]:
+        """Every depth at every width."""
+        return [Cut(layers, dims) for layers in range(full.layers + 1) for dims in widths_of(self.dims, full.dims)]
+
+    def __call__(self, rows: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
+        """The mean over depths and widths of the divergence from the teacher, and the weighted others."""
+        if step.teacher is None or step.anchor is None:
+            raise DataError("Elastic needs a teacher's vectors; train() makes them")
+        everything = torch.stack(list(rows))  # (K, C, B, D)
+        widths, texts = widths_of(self.dims, everything.shape[-1]), everything.flatten(1, 2)
+        kept = _some(texts.shape[1], step)
+        targets = similarity_targets(flat(step.teacher.detach())[kept], self.temperature)
+        away = cosine_distance(texts, flat(step.anchor.detach()))  # (K,)
+        total = self.anchor * (away.sum() + (self.hold - 1) * away[-1]) / len(away)
+        at_once = max(1, MOST_SCORES // (len(widths) * len(targets) ** 2))
+        for chosen in torch.split(texts[:, kept], at_once) if self.distil else ():
+            scores = nested_cosines(chosen, chosen, widths)
+            divergence = similarity_divergence_of(scores, targets, self.temperature)
+            total = total + self.distil * divergence.sum() / (len(rows) * len(widths))
+        paired = everything.shape[1] > 1  # plain texts have nothing to be close to but the teacher
+        if self.keep and paired:
+            total = total + self.keep * loss(rows[-1], widths).mean()
+        if self.contrast and paired:
+            total = total + self.contrast * loss(everything, widths).mean()
+        return total
+
+
+def _some(count: int, step: Step) -> list[int] | slice:
+    """Which of `count` texts are compared with one another: all, or as many as the memory is sure to hold."""
+    return slice(None) if count <= MOST_TEXTS else sorted(step.random.sample(range(count), MOST_TEXTS))

@@ -1,0 +1,112 @@
+"""Profiles as JSON files; docs/planning.md explains every field. No torch."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from demitasse.cut import Cut
+from demitasse.errors import CutError, DataError, reason
+from demitasse.host.result_files import headed, read_result
+from demitasse.planning.profile import Profile, Row, Timing
+
+
+def as_plain(profile: Profile) -> dict[str, Any]:
+    """A profile as values that JSON has."""
+    plain = {
+        "model": profile.model,
+        "fingerprint": profile.fingerprint,
+        "measure": profile.measure,
+        "quality_error": profile.quality_error,
+        "batch": profile.batch,
+        "made": dict(profile.made),
+        "rows": [row_as_plain(row) for row in profile.rows],
+        "others": [row_as_plain(row) for row in profile.others],
+    }
+    return headed("profile", plain)
+
+
+def row_as_plain(row: Row) -> dict[str, Any]:
+    """A row as values that JSON has; a name only where there is one."""
+    named = {} if row.name is None else {"name": row.name}
+    return named | {
+        "cut": str(row.cut),
+        "precision": row.precision,
+        "vectors": row.vectors,
+        "quality": row.quality,
+        **asdict(row.timing),
+        "model_mb": row.model_mb,
+        "vector_bytes": row.vector_bytes,
+    }
+
+
+def read_profile(path: str | Path) -> Profile:
+    """The profile that a file holds.
+
+    >>> row = Row(Cut(3, 32), "int8", "binary", 71.5, Timing(0.4, 0.6, 2500.0, 0.02), 1.5, 4)
+    >>> profile = Profile("tiny", "5f0c", "Spearman, built-in sample", 1.2, 32, (row,))
+    >>> profile.save(out)
+    >>> read_profile(out) == profile
+    True
+    """
+    found = read_result(path, "profile", "measure")
+    try:
+        return _profile(found)
+    except KeyError as problem:
+        raise DataError(f"{path} is a profile that lacks {problem}; measure again") from None
+    except (TypeError, AttributeError, CutError, DataError) as problem:
+        raise DataError(f"{path} is a profile that cannot be used ({reason(problem)}); measure again") from None
+
+
+def _profile(found: dict[str, Any]) -> Profile:
+    return Profile(
+        model=_text(found, "model"),
+        fingerprint=_text(found, "fingerprint"),
+        measure=_text(found, "measure"),
+        quality_error=_number(found, "quality_error"),
+        batch=_whole(found, "batch"),
+        rows=tuple(_row(entry) for entry in found["rows"]),
+        others=tuple(_row(entry, name=_text(entry, "name")) for entry in found["others"]),
+        made=dict(found["made"]),
+    )
+
+
+def _row(entry: dict[str, Any], name: str | None = None) -> Row:
+    return Row(
+        cut=Cut.parse(entry["cut"]),
+        precision=entry["precision"],
+        vectors=entry["vectors"],
+        quality=_number(entry, "quality"),
+        timing=Timing(
+            p50_ms=_number(entry, "p50_ms"),
+            p95_ms=_number(entry, "p95_ms"),
+            texts_per_second=_number(entry, "texts_per_second"),
+            noise=_number(entry, "noise"),
+        ),
+        model_mb=_number(entry, "model_mb"),
+        vector_bytes=_whole(entry, "vector_bytes"),
+        name=name,
+    )
+
+
+def _text(entry: dict[str, Any], name: str) -> str:
+    value = entry[name]
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a text, not {value!r}")
+    return value
+
+
+def _number(entry: dict[str, Any], name: str) -> float:
+    value = entry[name]
+    # bool is an int in Python, but true is no measurement.
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be a number, not {value!r}")
+    return float(value)
+
+
+def _whole(entry: dict[str, Any], name: str) -> int:
+    value = entry[name]
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be a whole number, not {value!r}")
+    return value

@@ -1,0 +1,63 @@
+"""The tokenizer of a transformers folder, as a `Reader` wants it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from demitasse.encoding.packed_tokens import Rows
+from demitasse.encoding.reader import Tokens, rust_tokens
+from demitasse.errors import FolderError, reason
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+def tokenizer_at(folder: str) -> PreTrainedTokenizerBase:
+    """The tokenizer kept in `folder`."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except Exception as problem:  # transformers and tokenizers raise almost anything here
+        raise FolderError(
+            f"no tokenizer can be read from {folder} ({reason(problem)}); "
+            "copy tokenizer.json and tokenizer_config.json of the model into it"
+        ) from problem
+    # transformers makes up a tokenizer with an empty vocabulary where the files are missing.
+    if len(tokenizer) <= len(tokenizer.all_special_tokens):
+        raise FolderError(
+            f"the tokenizer in {folder} has no vocabulary; copy tokenizer.json and tokenizer_config.json into it"
+        )
+    return tokenizer
+
+
+def tokens_of(tokenizer: PreTrainedTokenizerBase, max_tokens: int) -> Tokens:
+    """`tokenizer`, cutting off at `max_tokens`: the Rust one inside where there is one."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        return _SlowTokens(tokenizer, max_tokens)
+    return rust_tokens(backend, max_tokens, tokenizer.truncation_side)
+
+
+def empty_id(tokenizer: PreTrainedTokenizerBase) -> int:
+    """The token that stands for a text of no tokens."""
+    choices = (tokenizer.eos_token_id, tokenizer.bos_token_id, tokenizer.pad_token_id)
+    return next((token for token in choices if token is not None), 0)
+
+
+@dataclass(frozen=True)
+class _SlowTokens:
+    """A tokenizer written in Python, which has no Rust one inside."""
+
+    tokenizer: PreTrainedTokenizerBase
+    max_tokens: int
+
+    def batch(self, texts: list[str]) -> Rows:
+        if not texts:
+            return Rows.of([])
+        return Rows.of(self.tokenizer(texts, truncation=True, max_length=self.max_tokens)["input_ids"])
+
+    def prompt_length(self, prompt: str) -> int:
+        row = self.batch([prompt]).row(0)
+        return len(row) - (row[-1] in self.tokenizer.all_special_ids if row else 0)

@@ -1,0 +1,222 @@
+"""Model folders for torch: `read` and `save`.
+
+A demitasse folder is a sentence-transformers folder plus two files:
+
+    config.json, model.safetensors, tokenizer.json, …   the transformer, cut to its layers
+    modules.json, 1_Pooling/, 2_Dense/, …               what sentence-transformers applies, cut to its dims
+    exits.safetensors                                   `K.weight` and `K.bias` of the exit at depth K; `head.I.weight`
+                                                        and `head.I.bias` of the steps other depths use
+    demitasse.json                                      schema, full cut, depths with an exit, the head's steps, cuts
+                                                        that were fitted with their quality, objective, data, source
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from demitasse._version import __version__
+from demitasse.cut import Cut, usual_dims
+from demitasse.encoding.exits import Exit
+from demitasse.encoding.manifest import MARK, SCHEMA, read_manifest, record_of
+from demitasse.encoding.reader import Reader
+from demitasse.errors import FolderError
+from demitasse.host.atomic import new_folder
+from demitasse.host.jsons import read_json, write_json
+from demitasse.torch_model.backbone import find_backbone
+from demitasse.torch_model.devices import choose_device, choose_dtype
+from demitasse.torch_model.hf_tokenizer import empty_id, tokenizer_at, tokens_of
+from demitasse.torch_model.hf_weights import read_model, write_model
+from demitasse.torch_model.readout import NORMALIZE, Dense, Normalize, Readout, as_modules, on_device, output_dims
+from demitasse.torch_model.st_layout import Layout, read_layout, read_tensors, write_layout
+from demitasse.torch_model.torch_encoder import TorchEncoder
+
+_EXITS = "exits.safetensors"
+_SAMPLE = ("", "a small cup", "One model, cut to any size: keep the first layers and the first dimensions.")
+
+
+def read(folder: Path, device: str | None, dtype: str | None, name: str) -> TorchEncoder:
+    """The encoder kept in `folder`, to run on torch; `name` is noted as its source where it has no record of its own.
+
+    >>> read(folder, "cpu", None, "tiny")
+    Encoder(3x32, BertModel, mean, cpu)
+    """
+    place = choose_device(device)
+    manifest = read_manifest(folder)
+    layout = read_layout(folder)
+    backbone = find_backbone(read_model(str(layout.transformer), choose_dtype(dtype, place), place))
+    tokenizer = tokenizer_at(str(layout.transformer))
+    max_tokens = _max_tokens(layout, tokenizer.model_max_length, backbone.model)
+    reader = Reader(
+        tokens_of(tokenizer, max_tokens),
+        max_tokens,
+        layout.prompts,
+        layout.default_prompt,
+        layout.lowercase,
+        pad_id=tokenizer.pad_token_id or 0,
+        empty_id=empty_id(tokenizer),
+        source=tokenizer,
+    )
+    state_dims = backbone.width * len(layout.pooling.modes)
+    if manifest is None:
+        dims = min(layout.dims or 1 << 30, output_dims(layout.head, state_dims))
+        head, record = on_device(layout.head, place), {"source": {"name": name}}
+        encoder = TorchEncoder(backbone, reader, layout.pooling, dims, head, record=record)
+    else:
+        encoder = _elastic(folder, manifest, TorchEncoder(backbone, reader, layout.pooling, state_dims))
+    _check_widths(folder, encoder)
+    return encoder
+
+
+def save(encoder: TorchEncoder, folder: str | Path) -> None:
+    """Write `encoder` to `folder`, whole or not at all.
+
+    What was written is loaded again and must give the same vectors before it takes the folder's place.
+
+    >>> save(encoder.cut(layers=1), out)
+    >>> read(out, "cpu", None, "")
+    Encoder(1x32, BertModel, mean, cpu)
+    """
+    target = Path(folder)
+    backbone = encoder.backbone
+    if backbone.depth == 0 and not backbone.runs_empty:
+        raise FolderError(
+            f"a {backbone.name} of 0 layers cannot be saved, since transformers cannot run one; keep at least 1 layer"
+        )
+    with new_folder(target, MARK) as aside:
+        _write_transformer(encoder, aside)
+        head = as_modules(encoder.readout(encoder.full.layers), encoder.state_dims, encoder.dims)
+        reader = encoder.reader
+        layout = Layout(
+            aside,
+            encoder.pooling,
+            head,
+            reader.max_tokens,
+            reader.lowercase,
+            reader.prompts,
+            reader.default_prompt,
+        )
+        write_layout(aside, layout, backbone.width)
+        save_file(_exit_tensors(encoder), aside / _EXITS)
+        write_json(aside / MARK, _manifest(encoder))
+        _check_copy(encoder, aside)
+
+
+def _write_transformer(encoder: TorchEncoder, folder: Path) -> None:
+    model, tokenizer = encoder.backbone.model, copy.deepcopy(encoder.reader.source)
+    write_model(model, str(folder))
+    # Servers such as vLLM cut dims only for models whose config.json lists them.
+    config = read_json(folder / "config.json")
+    write_json(folder / "config.json", {**config, "matryoshka_dimensions": usual_dims(encoder.dims)})
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:  # where this encoder cuts off is no part of the tokenizer
+        backend.no_truncation()
+        backend.no_padding()
+    tokenizer.save_pretrained(str(folder))
+
+
+def _manifest(encoder: TorchEncoder) -> dict[str, Any]:
+    full = encoder.full
+    fitted = [entry for entry in encoder.record.get("cuts", ()) if _fits(Cut.parse(entry["cut"]), full)]
+    return {
+        "schema": SCHEMA,
+        "demitasse": __version__,
+        "full": str(full),
+        "exits": sorted(encoder.exits),
+        "head": [
+            {"step": "normalize"} if isinstance(step, Normalize) else {"step": "dense", "activation": step.activation}
+            for step in encoder.head
+        ],
+        "cuts": fitted,
+        "objective": encoder.record.get("objective"),
+        "data": encoder.record.get("data"),
+        "source": encoder.record.get("source"),
+        "matryoshka_dimensions": usual_dims(full.dims),
+    }
+
+
+def _fits(cut: Cut, full: Cut) -> bool:
+    return cut.layers <= full.layers and cut.dims <= full.dims
+
+
+def _exit_tensors(encoder: TorchEncoder) -> dict[str, Any]:
+    tensors: dict[str, Any] = {}
+    for depth, exit_ in encoder.exits.items():
+        tensors[f"{depth}.weight"], tensors[f"{depth}.bias"] = exit_.weight, exit_.bias
+    for index, step in enumerate(encoder.head):
+        if isinstance(step, Dense):
+            tensors[f"head.{index}.weight"] = np.ascontiguousarray(step.weight.cpu().numpy())
+            if step.bias is not None:
+                tensors[f"head.{index}.bias"] = np.ascontiguousarray(step.bias.cpu().numpy())
+    return tensors
+
+
+def _check_copy(encoder: TorchEncoder, folder: Path) -> None:
+    dtype = str(encoder.backbone.model.dtype).removeprefix("torch.")
+    again = read(folder, str(encoder.device), dtype, "")
+    difference = float(np.abs(again.encode(_SAMPLE) - encoder.encode(_SAMPLE)).max())
+    if again.full != encoder.full or not difference < 1e-3:
+        raise FolderError(
+            f"the saved {encoder.backbone.name} gives other vectors than the one in memory (by {difference:.1e}), "
+            "so nothing was written; this architecture cannot be cut to this size"
+        )
+
+
+def _elastic(folder: Path, manifest: Mapping[str, Any], plain: TorchEncoder) -> TorchEncoder:
+    """`plain` with the exits, the head and the dims of a demitasse folder."""
+    tensors = {name: tensor.float() for name, tensor in read_tensors(folder / _EXITS).items()}
+    try:
+        exits = {
+            depth: Exit(*(tensors[f"{depth}.{part}"].numpy() for part in ("weight", "bias")))
+            for depth in manifest["exits"]
+        }
+        head: Readout = tuple(
+            NORMALIZE
+            if step["step"] == "normalize"
+            else Dense(tensors[f"head.{index}.weight"], tensors.get(f"head.{index}.bias"), step["activation"])
+            for index, step in enumerate(manifest["head"])
+        )
+        full = Cut.parse(manifest["full"])
+    except (KeyError, TypeError) as problem:
+        raise FolderError(f"{folder / MARK} and {_EXITS} do not agree ({problem!r}); save the model again") from problem
+    if full.layers != plain.full.layers:
+        raise FolderError(
+            f"{folder / MARK} says {full.layers} layers and config.json {plain.full.layers}; save the model again"
+        )
+    record = record_of(manifest)
+    return TorchEncoder(
+        plain.backbone, plain.reader, plain.pooling, full.dims, on_device(head, plain.device), exits, record
+    )
+
+
+def _check_widths(folder: Path, encoder: TorchEncoder) -> None:
+    """Refuse weights of steps after the transformer that do not fit one another."""
+    readouts = [encoder.readout(depth) for depth in range(encoder.full.layers + 1)]
+    for readout in {id(readout): readout for readout in readouts}.values():
+        width = encoder.state_dims
+        for step in readout:
+            if isinstance(step, Dense):
+                if step.weight.ndim != 2 or step.weight.shape[1] != width:
+                    raise FolderError(
+                        f"{folder} has a Dense or exit of shape {tuple(step.weight.shape)} after {width} dims; "
+                        "save the model again"
+                    )
+                width = step.weight.shape[0]
+        if width < encoder.dims:
+            raise FolderError(f"{folder} says {encoder.dims} dims, but {width} come out; save the model again")
+
+
+def _max_tokens(layout: Layout, tokenizer_limit: float, model: Any) -> int:
+    """The most tokens the model takes: the least of what the folder, the tokenizer and the positions allow."""
+    positions = getattr(model.config, "max_position_embeddings", None)
+    padding_index = getattr(getattr(model, "embeddings", None), "padding_idx", None)
+    if positions and padding_index is not None:
+        # RoBERTa and its kin number positions from behind the padding index, so the first ones are never used.
+        positions -= padding_index + 1
+    limits = [layout.max_tokens, int(min(tokenizer_limit, 1 << 30)), positions]
+    return min(limit for limit in limits if isinstance(limit, int) and limit > 0)

@@ -1,0 +1,215 @@
+"""`TorchEncoder`: the encoder that runs on torch, and can be fitted, trained and exported."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from demitasse.cut import Cut
+from demitasse.encoding.batching import token_batches, windows
+from demitasse.encoding.encoder import Encoder, Vectors
+from demitasse.encoding.exits import Exit, narrow
+from demitasse.encoding.fingerprints import fingerprint, reading
+from demitasse.encoding.packed_tokens import Rows
+from demitasse.encoding.pooling import Pooling
+from demitasse.encoding.reader import Reader
+from demitasse.encoding.text_checks import checked
+from demitasse.encoding.word_cache import WordTokens
+from demitasse.encoding.word_processes import WordWorkers
+from demitasse.host.threads import cores
+from demitasse.torch_model.backbone import Backbone
+from demitasse.torch_model.cuda_streams import Lanes, Launched, to_host
+from demitasse.torch_model.device_tokens import DeviceRows
+from demitasse.torch_model.devices import pace, short_name
+from demitasse.torch_model.readout import Dense, Readout, embed, exit_readout, unit
+
+WINDOWS_ALONE = 2  # windows of text that are read before other processes are asked to help
+WORKERS = 8  # such processes at most, and at most half as many as there are cores
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TorchEncoder(Encoder):
+    """An encoder on torch. `exits` are the read-outs that were fitted, by depth; other depths use `head`."""
+
+    backbone: Backbone
+    reader: Reader
+    pooling: Pooling
+    dims: int
+    head: Readout = ()
+    exits: Mapping[int, Exit] = field(default_factory=dict)
+    record: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def full(self) -> Cut:
+        """The largest cut this encoder gives, and the one `encode` uses."""
+        return Cut(self.backbone.depth, self.dims)
+
+    @property
+    def architecture(self) -> str:
+        """The class of the model, such as `BertModel`."""
+        return self.backbone.name
+
+    @property
+    def exit_depths(self) -> list[int]:
+        """The depths that have an exit of their own."""
+        return sorted(self.exits)
+
+    @property
+    def place(self) -> str:
+        """The device, and the number format where it is not float32."""
+        dtype = self.backbone.model.dtype
+        return str(self.device) + ("" if dtype is torch.float32 else f" {str(dtype).removeprefix('torch.')}")
+
+    @property
+    def precision(self) -> str:
+        """The number format of the weights."""
+        return short_name(self.backbone.model.dtype)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A name for all that makes the vectors."""
+        source = self.reader.source
+        backend = getattr(source, "backend_tokenizer", None)
+        tokenizer = json.dumps(source.get_vocab()) if backend is None else backend.to_str()
+        steps = [getattr(step, "activation", "normalize") for step in self.head]
+        facts = [self.precision, str(self.full), repr(self.pooling), steps, reading(self.reader, tokenizer)]
+        return fingerprint(facts, self._weights())
+
+    def _weights(self) -> Iterator[tuple[str, Any]]:
+        """Every weight by name, one after the other: a large model is never held twice."""
+        named = sorted(self.backbone.model.state_dict().items())
+        for index, step in enumerate(self.head):
+            named += [(f"head {index} {part}", getattr(step, part, None)) for part in ("weight", "bias")]
+        yield from ((name, tensor.detach().float().cpu().numpy()) for name, tensor in named if tensor is not None)
+        for depth, exit_ in sorted(self.exits.items()):
+            yield from ((f"exit {depth}", exit_.weight), (f"exit {depth} bias", exit_.bias))
+
+    @property
+    def state_dims(self) -> int:
+        """The width of a pooled state."""
+        return self.backbone.width * len(self.pooling.modes)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model runs."""
+        return self.backbone.model.device
+
+    def states(self, texts: Sequence[str], depths: Sequence[int], *, prompt: str | None = None) -> dict[int, Tensor]:
+        """The pooled state (B, S) of each text at each of `depths`, in order and in fp32."""
+        runner, prefix = self.cut(layers=max(depths)), self.reader.prompt(prompt)
+        return runner._window_states(list(checked(texts)), depths, prefix)
+
+    def save(self, folder: str | Path) -> None:
+        """Write this encoder as a folder that `demitasse.load` and plain sentence-transformers open."""
+        from demitasse.torch_model.model_folder import save
+
+        save(self, folder)
+
+    def model_bytes(self, cut: Cut) -> int:
+        """How many bytes of weights the model saved at `cut` holds, its read-out included."""
+        count = self.backbone.parameters_at(cut.layers)
+        readout = [step for step in self.readout(cut.layers) if isinstance(step, Dense)]
+        for step in readout:
+            rows = min(cut.dims, len(step.weight)) if step is readout[-1] else len(step.weight)
+            count += rows * (step.weight.shape[1] + (step.bias is not None))
+        return count * self.backbone.model.dtype.itemsize
+
+    def readout(self, depth: int) -> Readout:
+        """The steps from a state at `depth` to the embedding."""
+        return self._exit_readouts.get(depth, self.head)
+
+    def _cut_to(self, cut: Cut) -> TorchEncoder:
+        backbone = self.backbone if cut.layers == self.full.layers else self.backbone.truncated(cut.layers)
+        return replace(self, backbone=backbone, dims=cut.dims, exits=narrow(self.exits.items(), cut.layers, cut.dims))
+
+    @cached_property
+    def _exit_readouts(self) -> dict[int, Readout]:
+        return {depth: exit_readout(exit_, self.device) for depth, exit_ in self.exits.items()}
+
+    def _embed_windows(
+        self, texts: Iterable[str], cuts: Sequence[Cut], prompt: str | None, advance: Callable[[int], None]
+    ) -> Iterator[dict[Cut, Vectors]]:
+        """The rows of each window of `texts` at each of `cuts`.
+
+        A GPU computes one window while the next is tokenised and the last one fetched.
+        """
+        prefix = self.reader.prompt(prompt)
+        depths = sorted({cut.layers for cut in cuts})
+        ahead = 1 if self.device.type == "cuda" else 0
+        launched: deque[Launched] = deque()
+        for rows in self._token_windows(texts, prefix, ahead):
+            states = self._launch(rows, depths, prefix, advance)
+            with torch.inference_mode():
+                embedded = {depth: embed(self.readout(depth), states[depth]) for depth in depths}
+                vectors = {cut: to_host(unit(embedded[cut.layers], cut.dims)) for cut in cuts}
+            launched.append(Launched(vectors))
+            if len(launched) > ahead:
+                yield launched.popleft().fetched()  # outside the block: a generator would leave its caller in it
+        while launched:
+            yield launched.popleft().fetched()
+
+    def _token_windows(self, texts: Iterable[str], prefix: str, ahead: int) -> Iterator[Rows]:
+        """The token ids of each window of `texts`, `ahead` windows of them made in another thread."""
+        speed = pace(self.device)
+        parts = windows(checked(texts), speed.window, speed.characters)
+        if not ahead:
+            yield from (self.reader.read(part, prefix) for part in parts)
+            return
+        with ThreadPoolExecutor(1, "demitasse-tokens") as thread:
+            pending: deque[Future[Rows]] = deque()
+            reader = self.__dict__.get("_busy_reader", self.reader)
+            for count, part in enumerate(parts):
+                if count == WINDOWS_ALONE:  # much text: worth the start of other processes
+                    reader = self._busy_reader
+                pending.append(thread.submit(reader.read, part, prefix))
+                if len(pending) > ahead:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+
+    @cached_property
+    def _busy_reader(self) -> Reader:
+        """The reader, its words looked up by other processes where there are cores to spare."""
+        workers = min(WORKERS, cores() // 2)
+        if not isinstance(self.reader.tokens, WordTokens) or workers < 1:
+            return self.reader
+        return replace(self.reader, tokens=WordWorkers(self.reader.tokens, workers))
+
+    def _window_states(self, window: Sequence[str], depths: Sequence[int], prefix: str) -> dict[int, Tensor]:
+        """The states of `window` in its own order."""
+        return self._launch(self.reader.read(window, prefix), depths, prefix, lambda steps: None)
+
+    def _launch(
+        self, rows: Rows, depths: Sequence[int], prefix: str, advance: Callable[[int], None]
+    ) -> dict[int, Tensor]:
+        """The states of texts in their order, computed with those of like length together; a GPU may still be at it."""
+        prompt_tokens = 0 if self.pooling.include_prompt else self.reader.prompt_tokens(prefix)
+        speed = pace(self.device)
+        packed = DeviceRows(rows, token_batches(rows.lengths.tolist(), speed.budget, speed.least), self.device)
+        parts: dict[int, list[Tensor]] = {
+            depth: [torch.empty(0, self.state_dims, device=self.device)] for depth in depths
+        }
+        lanes = Lanes(self.device)
+        with torch.inference_mode():
+            for number in range(len(packed)):
+                with lanes.next():
+                    ids, mask, padded = packed.batch(number, self.reader.pad_id)
+                    # Where nothing is padded, attention without a mask is faster.
+                    inputs = {"input_ids": ids, "attention_mask": mask} if padded else {"input_ids": ids}
+                    pool = partial(self.pooling, mask=mask, prompt_tokens=prompt_tokens)
+                    for depth, state in self.backbone.states(inputs, depths, pool).items():
+                        parts[depth].append(state.float())
+                advance(len(ids))
+            lanes.join(parts)
+            joined = {depth: torch.cat(states) for depth, states in parts.items()}
+        places = packed.order.argsort()
+        return {depth: states[places] for depth, states in joined.items()}

@@ -1,0 +1,116 @@
+"""Batches on their way to the model: drawn, cut to this process's share and tokenised while another is trained."""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from demitasse.data.sampler import Sampler, TextBatch
+from demitasse.encoding.packed_tokens import Rows
+from demitasse.encoding.reader import Reader
+from demitasse.errors import DataError
+from demitasse.torch_model.hf_tokenizer import tokens_of
+
+AHEAD = 3  # batches that are made ready while another is trained
+
+
+@dataclass(frozen=True)
+class Share:
+    """Which of several processes this is."""
+
+    rank: int = 0
+    world: int = 1
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A batch, ready for the model."""
+
+    whole: TextBatch  # of all processes together, the same in each
+    own: TextBatch  # this process's rows of it
+    chunks: tuple[Rows, ...]  # the tokens of `own`: all of it, or a few rows at a time
+    prompt_tokens: tuple[Tensor | None, ...]  # of each chunk
+    after: dict[str, Any]  # the sampler's state once this batch was drawn
+
+    @property
+    def texts(self) -> int:
+        """How many texts it holds."""
+        return len(self.whole.columns) * len(self.whole.columns[0])
+
+
+class Loader:
+    """Turns what a sampler draws into `Prepared` batches."""
+
+    def __init__(
+        self, reader: Reader, prompts: tuple[str, ...], micro_batch: int | None, share: Share, *, pool_prompt: bool
+    ) -> None:
+        self._reader, self._micro_batch, self._share = reader, micro_batch, share
+        self._prompts = [reader.prompt(name) for name in prompts] or [reader.prompt(None)]
+        self._prompt_tokens = [0 if pool_prompt else reader.prompt_tokens(prompt) for prompt in self._prompts]
+
+    @contextmanager
+    def batches(self, sampler: Sampler) -> Iterator[Iterator[Prepared]]:
+        """Endless batches, some of them made ahead in another thread."""
+        with ThreadPoolExecutor(1, "demitasse-batches") as thread:
+
+            def prepared() -> Iterator[Prepared]:
+                pending: deque[Future[Prepared]] = deque()
+                while True:
+                    while len(pending) < AHEAD:
+                        pending.append(thread.submit(self._next, sampler))
+                    yield pending.popleft().result()
+
+            yield prepared()
+
+    def _next(self, sampler: Sampler) -> Prepared:
+        return self.prepare(sampler.next(), sampler.state())
+
+    def prepare(self, whole: TextBatch, after: dict[str, Any]) -> Prepared:
+        """`whole` with this process's share of it tokenised."""
+        rows = len(whole.columns[0]) // self._share.world
+        if rows == 0:
+            raise DataError(
+                f"a batch of {len(whole.columns[0])} rows cannot be shared by {self._share.world} processes; "
+                "give more data or use fewer processes"
+            )
+        whole = part_of(whole, 0, rows * self._share.world)  # every process must have as many
+        own = part_of(whole, rows * self._share.rank, rows * (self._share.rank + 1))
+        size = min(self._micro_batch or rows, rows)
+        chunks = [part_of(own, start, min(start + size, rows)) for start in range(0, rows, size)]
+        read = [self._tokens(chunk) for chunk in chunks]
+        return Prepared(whole, own, tuple(tokens for tokens, _ in read), tuple(counts for _, counts in read), after)
+
+    def _tokens(self, chunk: TextBatch) -> tuple[Rows, Tensor | None]:
+        parts, counts = [], []
+        for number, column in enumerate(chunk.columns):
+            which = min(number, len(self._prompts) - 1)
+            parts.append(self._reader.read(column, self._prompts[which]))
+            counts += [self._prompt_tokens[which]] * len(column)
+        return Rows.joined(parts), torch.tensor(np.array(counts)) if any(counts) else None
+
+
+def reading(reader: Reader, max_tokens: int | None) -> Reader:
+    """`reader`, cutting texts off after `max_tokens` if that is less than it takes."""
+    if max_tokens is None or max_tokens >= reader.max_tokens:
+        return reader
+    # A copy of the tokenizer: where to cut off is kept inside it.
+    return replace(reader, tokens=tokens_of(copy.deepcopy(reader.source), max_tokens), max_tokens=max_tokens)
+
+
+def part_of(batch: TextBatch, start: int, end: int) -> TextBatch:
+    """Some of the rows of a batch."""
+    return replace(
+        batch,
+        columns=tuple(column[start:end] for column in batch.columns),
+        scores=None if batch.scores is None else batch.scores[start:end],
+        rows=batch.rows[start:end],
+    )

@@ -1,0 +1,85 @@
+"""How to train: every option of a run in one printable value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from demitasse.errors import DataError
+from demitasse.objectives.pair_losses import InfoNCE, PairLoss
+
+SCHEDULES: dict[str, Callable[[float], float]] = {
+    "constant": lambda done: 1.0,
+    "linear": lambda done: 1 - done,
+    "cosine": lambda done: (1 + math.cos(math.pi * done)) / 2,
+}
+_COUNTS = ("steps", "micro_batch", "lora", "dev_every", "patience")
+OPTIMIZERS = ("adamw", "muon")
+PRECISIONS = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}  # as accelerate calls them
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """How to train. What is left out has a default that suits fine-tuning a finished embedding model.
+
+    >>> TrainOptions(steps=200, batch=64, warmup=0.1).rate_at(9, 200)
+    0.5
+    """
+
+    steps: int | None = None  # optimiser steps; default: as many as `epochs` take
+    epochs: float = 1.0
+    batch: int = 128  # rows whose texts are one another's negatives, over all processes
+    accumulate: int = 1  # batches a step: their gradients are averaged, their negatives are not shared
+    micro_batch: int | None = None  # rows held in memory at a time, for batches larger than memory (GradCache)
+    rate: float = 2e-5
+    exit_rate: float = 1e-3  # of the exits, which are small and start from the closed form
+    embedding_rate: float | None = None  # of the embeddings; default: that of the layers
+    optimizer: str | None = None  # adamw, or muon for the matrices of layers; default: muon to distil on a GPU
+    warmup: float = 0.1  # share of the steps
+    schedule: str = "linear"
+    decay: float = 0.01
+    clip: float = 1.0
+    loss: PairLoss = field(default_factory=InfoNCE)
+    precision: str | None = None  # fp32, bf16 or fp16; default: bf16 on a GPU that has it, else fp32
+    dropout: bool = True  # the model's own, if it has any
+    checkpointing: bool = False  # recompute layers in the backward pass: less memory, a third more time
+    lora: int | None = None  # train adapters of this rank, merged at the end, and not the whole backbone
+    max_tokens: int | None = None  # cut texts off earlier than the model does
+    prompts: tuple[str, ...] = ()  # of anchors, positives, negatives; the last one goes on
+    dev_every: int | None = None  # steps between dev scores; default: ten times a run
+    patience: int | None = None  # stop after so many dev scores in a row that were no better
+    save_every: int = 500  # steps between checkpoints to resume from
+    seed: int = 0
+    trackers: tuple[str, ...] = ()  # such as wandb or tensorboard, through accelerate
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "accumulate", "save_every"):
+            _at_least(name, getattr(self, name), 1)
+        for name, least in (*((name, 1) for name in _COUNTS), ("max_tokens", 4)):  # 4: special tokens take two
+            if getattr(self, name) is not None:
+                _at_least(name, getattr(self, name), least)
+        for name in ("epochs", "rate", "exit_rate", "embedding_rate", "clip"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise DataError(f"{name} must be above 0, not {value}")
+        if not self.decay >= 0:
+            raise DataError(f"decay must be at least 0, not {self.decay}")
+        if not 0 <= self.warmup <= 1:
+            raise DataError(f"warmup must be a share of the steps from 0 to 1, not {self.warmup}")
+        for name, known in (("schedule", SCHEDULES), ("optimizer", OPTIMIZERS), ("precision", PRECISIONS)):
+            value = getattr(self, name)
+            if value is not None and value not in known:
+                raise DataError(f"{name} {value!r} is not known; use one of {', '.join(known)}")
+
+    def rate_at(self, step: int, steps: int) -> float:
+        """The share of the learning rates to use for step `step` (from 0) of a stage of `steps`."""
+        warm = round(self.warmup * steps)
+        if step < warm:
+            return (step + 1) / warm
+        return SCHEDULES[self.schedule]((step - warm) / max(1, steps - warm))
+
+
+def _at_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise DataError(f"{name} must be at least {least}, not {value}")

@@ -1,0 +1,125 @@
+"""The folder of a training run: what was asked, what happened, and where to go on.
+
+run.json          every option, versions, hashes of the data, seed
+log.jsonl         a line for every few steps, and for every dev score
+checkpoint.pt     weights, optimiser and place in the data of the last save: what --resume goes on from
+stage-1/          the model after the first of two stages, with exits: start and teacher of the second
+anchor-*.npy      the vectors that this run's texts are to stay close to
+teacher-*.npy     another teacher's vectors of them, if there is one
+model/            the result: the best on the dev set, or the last where there is none
+last/             the last, where the best is another
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from demitasse._version import __version__
+from demitasse.cut import Cut
+from demitasse.errors import FolderError, reason
+from demitasse.host.atomic import new_file
+from demitasse.host.jsons import read_json
+
+RUN, LOG, CHECKPOINT, MODEL, LAST = "run.json", "log.jsonl", "checkpoint.pt", "model", "last"
+_COMPARED = ("options", "objective", "data", "dev", "base")  # what a resumed run must agree on
+
+
+class RunFolder:
+    """Reads and writes the folder; only one process of several writes."""
+
+    def __init__(self, path: Path, *, writes: bool) -> None:
+        self.path, self._writes = path, writes
+
+    def begin(self, description: Mapping[str, Any], *, resume: bool) -> None:
+        """Note what this run is; refuse a folder that holds another."""
+        described = {**json.loads(json.dumps(dict(description))), "versions": _versions()}
+        there = (self.path / RUN).is_file()
+        if resume:
+            if not (self.path / CHECKPOINT).is_file():
+                raise FolderError(f"{self.path} holds no checkpoint to go on from; start without resume")
+            _same(self.path, read_json(self.path / RUN), described)
+        elif not self._writes:
+            return  # the process that writes has looked, or is about to
+        elif there or (self.path.is_dir() and any(self.path.iterdir())):
+            what = "holds a run already; resume it (--resume)" if there else "is not empty; remove its files"
+            raise FolderError(f"{self.path} {what}, or choose a new folder")
+        else:
+            with new_file(self.path / RUN) as file:
+                file.write((json.dumps(described, indent=2, ensure_ascii=False) + "\n").encode())
+
+    def log(self, entry: Mapping[str, Any]) -> None:
+        """Add a line to the log."""
+        if self._writes:
+            with (self.path / LOG).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(entry) + "\n")
+
+    def save(self, state: Mapping[str, Any]) -> None:
+        """Replace the checkpoint."""
+        if self._writes:
+            with new_file(self.path / CHECKPOINT) as file:
+                torch.save(dict(state), file)
+
+    def saved(self) -> dict[str, Any]:
+        """The checkpoint."""
+        try:
+            state: dict[str, Any] = torch.load(self.path / CHECKPOINT, map_location="cpu", weights_only=True)
+            total = int(state["total"])
+        except Exception as problem:
+            raise FolderError(
+                f"{self.path / CHECKPOINT} cannot be read ({reason(problem)}); start again in a new folder"
+            ) from problem
+        self._forget_after(total)
+        return state
+
+    def _forget_after(self, steps: int) -> None:
+        """Take lines out of the log that tell of steps which will be made again."""
+        log = self.path / LOG
+        if self._writes and log.is_file():
+            lines = [line for line in log.read_text(encoding="utf-8").splitlines() if _step_of(line) <= steps]
+            with new_file(log) as file:
+                file.write("".join(line + "\n" for line in lines).encode())
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON would have it; a dataclass begins with its name."""
+    if isinstance(value, Cut):
+        return str(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"name": type(value).__name__, **{part.name: plain(getattr(value, part.name)) for part in fields(value)}}
+    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _step_of(line: str) -> int:
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):  # half a line: the process was killed while it wrote
+        return 1 << 60
+
+
+def _same(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    for part in _COMPARED:
+        if before.get(part) != now.get(part):
+            raise FolderError(
+                f"{path / RUN} has other {part} than this run ({_difference(before.get(part), now.get(part))}); "
+                "resume with the same, or start in a new folder"
+            )
+
+
+def _difference(before: Any, now: Any) -> str:
+    if isinstance(before, dict) and isinstance(now, dict):
+        keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+        return ", ".join(f"{key}: {before.get(key)!r} then, {now.get(key)!r} now" for key in keys)
+    return f"{before!r} then, {now!r} now"
+
+
+def _versions() -> dict[str, str]:
+    packages = ("torch", "transformers", "accelerate", "numpy", "tokenizers")
+    return {"demitasse": __version__, "python": platform.python_version(), **{name: version(name) for name in packages}}

@@ -1,0 +1,191 @@
+"""The model while it is trained: a copy of an encoder's backbone and read-outs, as one torch module."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from demitasse.encoding.batching import token_batches
+from demitasse.encoding.exits import Exit
+from demitasse.encoding.packed_tokens import Rows
+from demitasse.encoding.pooling import without_prompt
+from demitasse.torch_model.backbone import Backbone
+from demitasse.torch_model.device_tokens import DeviceRows
+from demitasse.torch_model.readout import Dense, Normalize, Readout
+from demitasse.torch_model.torch_encoder import TorchEncoder
+
+# Tokens of a forward pass from which on it is worth beginning another rather than padding.
+LEAST_TOKENS = {"cuda": 16384}
+LEAST_TOKENS_ELSEWHERE = 512
+
+
+class Student(nn.Module):
+    """Token ids in, the embedding of every text at each of `depths` out, with gradients.
+
+    The encoder it is made from is left as it is. Weights are fp32, whatever the encoder's are. With `raw` the rows are
+    those before the model's own last normalisation, which the vectors' scale is lost in.
+    """
+
+    def __init__(
+        self, encoder: TorchEncoder, *, last_only: bool = False, raw: bool = False, recompute: bool = False
+    ) -> None:
+        super().__init__()
+        self._origin = encoder
+        model: Any = copy.deepcopy(encoder.backbone.model)
+        self.model = model.float()
+        self.backbone: Backbone = replace(encoder.backbone, model=self.model)
+        layers = encoder.full.layers
+        self.depths = [layers] if last_only else list(range(layers + 1))
+        self.exits = nn.ModuleDict({str(depth): _Steps(encoder.readout(depth)) for depth in encoder.exits})
+        self.head = _Steps(encoder.head, raw=raw)
+        self._recompute = recompute
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is."""
+        found: torch.device = self.model.device
+        return found
+
+    def forward(self, rows: Rows, prompt_tokens: Tensor | None = None) -> Tensor:
+        """The embeddings (depths, texts, dims) in fp32, not of unit length.
+
+        Texts of like length share a pass through the backbone, so that little is spent on padding. `prompt_tokens`
+        says for each text how many of its first tokens are not to be pooled.
+        """
+        least = LEAST_TOKENS.get(self.device.type, LEAST_TOKENS_ELSEWHERE)
+        packed = DeviceRows(rows, token_batches(rows.lengths.tolist(), 1 << 40, least), self.device)
+        # On a GPU fewer shapes, and those that its kernels like; never more tokens than the model has positions.
+        multiple = 8 if self.device.type == "cuda" and self._origin.reader.max_tokens % 8 == 0 else 1
+        parts = []
+        begin = 0
+        for number in range(len(packed)):
+            ids, mask, padded = packed.batch(number, self._origin.reader.pad_id, multiple)
+            kept = mask
+            if prompt_tokens is not None:
+                own = prompt_tokens.to(self.device)[packed.order[begin : begin + len(ids)]]
+                kept = without_prompt(mask, own.unsqueeze(-1))
+            begin += len(ids)
+            weights = self._origin.pooling.token_weights(kept, mask)
+            # One product a depth where that is all there is to it: a step waits for the host more than for the GPU.
+            over = partial(self._origin.pooling.over, kept=kept, mask=mask)
+            pool = over if weights is None else partial(_summed, weights.unsqueeze(1))
+            inputs = {"input_ids": ids, "attention_mask": mask} if padded else {"input_ids": ids}
+            with _recomputed(self.backbone.layers) if self._recompute else nullcontext():
+                states = self.backbone.states(inputs, self.depths, pool)
+            parts.append(torch.stack([states[depth] for depth in self.depths]))
+        pooled = torch.cat(parts, dim=1)[:, packed.order.argsort()]
+        with torch.autocast(self.device.type, enabled=False):
+            return self._embedded(pooled.float())
+
+    def _embedded(self, pooled: Tensor) -> Tensor:
+        """The embeddings of pooled states (K, M, S): all exits in one product, what has none through the head."""
+        dims = self._origin.dims  # fewer than the head's where the encoder was cut
+        own = [place for place, depth in enumerate(self.depths) if str(depth) in self.exits]
+        rest = [place for place in range(len(self.depths)) if place not in own]
+        if not own:
+            return torch.stack([self.head(states)[:, :dims] for states in pooled])
+        steps = [self.readout(self.depths[place]) for place in own]
+        weight = torch.stack([step.weights[0] for step in steps])  # (K, D, S)
+        bias = torch.stack([step.biases[0] for step in steps]).unsqueeze(1)
+        mapped = torch.baddbmm(bias, functional.normalize(pooled[own], dim=-1), weight.mT)
+        deeper = [self.head(pooled[place])[:, :dims].unsqueeze(0) for place in rest]
+        return torch.cat([mapped, *deeper])[[(own + rest).index(place) for place in range(len(self.depths))]]
+
+    def readout(self, depth: int) -> _Steps:
+        """The steps from a state at `depth` to the embedding."""
+        found = self.exits[str(depth)] if str(depth) in self.exits else self.head  # noqa: SIM401 - it has no get
+        assert isinstance(found, _Steps)
+        return found
+
+    def encoder(self) -> TorchEncoder:
+        """An encoder that runs on these very weights: good for a look in between, not to keep."""
+        exits = {int(depth): steps.exit() for depth, steps in self.exits.items() if isinstance(steps, _Steps)}
+        return replace(self._origin, backbone=self.backbone, head=self.head.readout(), exits=exits)
+
+    def groups(self, rate: float, embedding_rate: float, exit_rate: float, decay: float) -> list[dict[str, Any]]:
+        """The parameters to train, by learning rate and weight decay (none for biases and norms).
+
+        `inner` marks the matrices of the layers, which an optimiser may treat in a way of its own.
+        """
+        own = [parameter for parameter in self.exits.parameters() if parameter.requires_grad]
+        rest = [p for p in [*self.model.parameters(), *self.head.parameters()] if p.requires_grad]
+        matrices = {id(parameter) for parameter in self.backbone.layers.parameters() if parameter.ndim == 2}
+        flat = [p for p in rest if p.ndim < 2]
+        inner = [p for p in rest if id(p) in matrices]
+        outer = [p for p in rest if p.ndim >= 2 and id(p) not in matrices]
+        groups = [(inner, rate, decay), (outer, embedding_rate, decay), (flat, rate, 0.0), (own, exit_rate, 0.0)]
+        return [
+            {"params": parameters, "lr": lr, "base": lr, "weight_decay": weight_decay, "inner": parameters is inner}
+            for parameters, lr, weight_decay in groups
+            if parameters
+        ]
+
+
+def _summed(weights: Tensor, hidden: Tensor) -> Tensor:
+    """Token states (B, T, D) summed with `weights` (B, 1, T), in fp32."""
+    with torch.autocast(hidden.device.type, enabled=False):
+        return torch.bmm(weights, hidden.float()).squeeze(1)
+
+
+class _Steps(nn.Module):
+    """A read-out whose maps are trained."""
+
+    def __init__(self, readout: Readout, *, raw: bool = False) -> None:
+        super().__init__()
+        self._readout, self._raw = readout, raw
+        dense = [step for step in readout if isinstance(step, Dense)]
+        self.weights = nn.ParameterList([step.weight.detach().clone().float() for step in dense])
+        self.biases = nn.ParameterList([s.bias.detach().clone().float() for s in dense if s.bias is not None])
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """The embeddings of states."""
+        for place, step in enumerate(self._current()):
+            if self._raw and place == len(self._readout) - 1 and isinstance(step, Normalize):
+                break
+            rows = step(rows) if isinstance(step, Dense) else functional.normalize(rows, dim=-1)
+        return rows
+
+    def _current(self) -> Iterator[Any]:
+        weights, biases = iter(self.weights), iter(self.biases)
+        for step in self._readout:
+            if isinstance(step, Dense):
+                step = replace(step, weight=next(weights), bias=None if step.bias is None else next(biases))
+            yield step
+
+    def readout(self) -> Readout:
+        """The read-out as it is now."""
+        return tuple(
+            replace(step, weight=step.weight.detach(), bias=None if step.bias is None else step.bias.detach())
+            if isinstance(step, Dense)
+            else step
+            for step in self._current()
+        )
+
+    def exit(self) -> Exit:
+        """The same as an exit, which it was made from."""
+        (weight,), (bias,) = self.weights, self.biases
+        return Exit(*(tensor.detach().float().cpu().numpy().copy() for tensor in (weight, bias)))
+
+
+@contextmanager
+def _recomputed(layers: nn.ModuleList) -> Iterator[None]:
+    """`layers` keep their input only, and are run again in the backward pass.
+
+    Not transformers' own checkpointing: that one would run the hooks which read the states a second time.
+    """
+    for layer in layers:
+        layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.forward

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from evaluations import evaluation, unresampled
+from rich.console import Console
+
+from demitasse.cut import Cut, grid
+from demitasse.display.eval_table import show
+from demitasse.evaluation.evaluation import Evaluation
+
+
+def shown(*evaluations: Evaluation, width: int = 100, colour: bool = False) -> str:
+    file = io.StringIO()
+    console = Console(file=file, width=width, force_terminal=colour, color_system="truecolor" if colour else None)
+    show(evaluations, console)
+    return file.getvalue()
+
+
+def lines(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
+
+def test_layers_go_down_and_dims_across() -> None:
+    made = evaluation()
+    text = shown(made)
+    assert "tiny  3x8 fp32, 8 cuts on 3 tasks in 1.5 s" in text
+    assert "both: mean spearman x 100 of 2 tasks, 16 pairs\n" in text
+    assert "alone: ndcg@10 x 100, 3 queries, 5 documents, 4 judgements\n" in text
+    both, alone = text.split("alone: ")
+    rows = lines(both)
+    assert ["layers", "\\", "dims", "4", "8"] in rows
+    low, high = made.interval("both", Cut(2, 8))
+    (row,) = (row for row in rows if row[:1] == ["2"])
+    assert row[3:] == ["78.5", f"±{(high - low) / 2:.1f}"]
+    assert [row[0] for row in rows if row[:1] and row[0].isdecimal()] == ["3", "2", "1", "0"]
+    halves = [f"±{np.ptp(made.shallow_interval('both', dims)) / 2:.1f}" for dims in (4, 8)]
+    assert ["mean", "of", "1", "to", "2", "69.5", halves[0], "73.5", halves[1]] in rows
+    assert "3x8: a 88.0, b 89.0" in both
+    assert "3x8: mrr@10 45.0" in alone
+    assert "± is half of a 95% interval, from 200 resamples" in alone
+
+
+def test_a_narrow_terminal_has_no_intervals_and_no_broken_line() -> None:
+    text = shown(evaluation(), width=36)
+    table = text.split("16 pairs\n")[1].split("3x8:")[0]
+    assert "±" not in table
+    assert "74.5" in table
+    assert max(map(len, table.splitlines())) <= 36
+    assert "±" not in text  # nor is it explained
+
+
+def test_without_resamples_nothing_is_said_of_intervals() -> None:
+    assert "±" not in shown(unresampled(evaluation()))
+
+
+def test_the_best_and_the_worst_are_shaded() -> None:
+    text = shown(evaluation(), colour=True)
+    assert "48;2;122;190;214m 88.5 " in text
+    assert "48;2;253;236;200m 54.5 " in text
+
+
+def test_cuts_that_were_not_measured_stay_empty() -> None:
+    made = evaluation()
+    means = tuple(score for score in made.means if score.cut not in (Cut(1, 4), Cut(0, 8)))
+    shallows = tuple(mean for mean in made.shallows if mean.dims == 8)
+    rows = lines(shown(replace(made, means=means, shallows=shallows), width=36).split("alone:")[0])
+    assert ["1", "68.5"] in rows
+    assert ["0", "54.5"] in rows
+    assert ["mean", "of", "1", "to", "2", "73.5"] in rows
+
+
+@pytest.mark.parametrize(("kind", "corner"), [("both", "one side \\ other side"), ("alone", "queries \\ documents")])
+def test_layers_of_both_sides_are_a_matrix_for_each_number_of_dims(kind: str, corner: str) -> None:
+    made = evaluation()
+    means = tuple(
+        replace(score, document_layers=layers, value=score.value + layers / 10)
+        for score in made.means
+        for layers in (0, 3)
+        if score.group == kind
+    )
+    tasks = tuple(task for task in made.tasks if task.group == kind)
+    text = shown(replace(made, tasks=tasks, means=means), width=44)
+    first, second = text.split("at 4 dims")[1].split("at 8 dims")
+    assert corner in first
+    assert "mean of" not in text
+    value = made.score(kind, Cut(2, 8))
+    assert ["2", f"{value:.1f}", f"{value + 0.3:.1f}"] in [
+        [cell for cell in row if cell[0] != "±"] for row in lines(second) if row
+    ]
+
+
+def test_models_are_compared_with_the_first() -> None:
+    first, second = evaluation(model="first"), evaluation(0.5, seed=3, model="second")
+    text = shown(first, second)
+    assert text.startswith("first  3x8 fp32")
+    assert "second  3x8 fp32" in text
+    assert "; difference to first" in text
+    rows = lines(text.split("alone: ")[0])
+    found = second.difference(first, "both", Cut(2, 8))
+    (row,) = (row for row in rows if row[:2] == ["2x8", "second"])
+    assert row[2] == "79.0"
+    assert row[4:] == [f"{found.value:+.2f}", f"{found.low:+.2f}", "to", f"{found.high:+.2f}", f"{found.p:.3f}"]
+    assert len([row for row in rows if row[1:2] == ["first"]]) == 8
+    found = second.shallow_difference(first, "both", 4)
+    (row,) = (row for row in rows if row[:3] == ["mean", "1-2x4", "second"])
+    assert row[3] == f"{second.shallow('both', 4):.1f}"
+    assert row[5:] == [f"{found.value:+.2f}", f"{found.low:+.2f}", "to", f"{found.high:+.2f}", f"{found.p:.3f}"]
+    assert [row[1] for row in rows if row[:1] == ["mean"] and row[2] == "first"] == ["1-2x8", "1-2x4"]
+
+
+def test_models_of_other_sizes_are_compared_whole_and_where_they_meet() -> None:
+    first = evaluation(model="first")
+    small = [score for score in evaluation(1.0).means if score.cut in grid([0, 1, 2], [4])]
+    second = replace(evaluation(1.0), full=Cut(2, 4), means=tuple(small), shallows=(), model="second")
+    rows = lines(shown(first, second).split("alone: ")[0])
+    cuts = [tuple(row[:2]) for row in rows if row[1:2] in (["first"], ["second"])]
+    assert cuts[:2] == [("3x8", "first"), ("2x4", "second")]
+    assert [cut for cut, name in cuts[2:] if name == "second"] == ["2x4", "1x4", "0x4"]
+    whole = next(row for row in rows if row[:2] == ["2x4", "second"])
+    assert whole[4] == f"{second.score('both', Cut(2, 4)) - first.score('both', Cut(3, 8)):+.2f}"
+
+
+def test_of_many_cuts_some_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("demitasse.display.eval_table.MANY", 3)
+    made = evaluation()
+    more = tuple(replace(score, cut=Cut(score.cut.layers, 2)) for score in made.means if score.cut.dims == 4)
+    narrow = {(task, Cut(layers, 2), layers): drawn for (task, cut, layers), drawn in made.draws.items()}
+    made = replace(made, means=(*made.means, *more), draws={**made.draws, **narrow})
+    text = shown(made, made)
+    cuts = {row[0] for row in lines(text) if row and row[0][1:2] == "x"}
+    assert cuts == {str(cut) for cut in grid([0, 1, 2, 3], [2, 8])}
+    assert "4 further cuts were measured; see others with --layers and --dims" in text
+
+
+def test_without_resamples_a_difference_has_no_interval() -> None:
+    bare = unresampled(evaluation())
+    rows = lines(shown(bare, replace(bare, model="other")))
+    assert ["3x8", "other", "88.5", "+0.00"] in rows

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from demitasse import Cut, Encoder
+from demitasse.display.model_table import describe, size_table
+from demitasse.encoding.exits import Exit
+
+
+def with_exit(encoder: Encoder) -> Encoder:
+    exit_ = Exit(np.ones((32, 32), np.float32), np.ones(32, np.float32))
+    record = {"cuts": [{"cut": "1x32", "held_out": {"cosine": 0.9, "similarity": 0.875}}]}
+    return replace(encoder, exits={1: exit_}, record=record)
+
+
+def test_an_exit_counts_with_the_rows_that_are_kept(encoder: Encoder) -> None:
+    plain, elastic = encoder.model_bytes(Cut(1, 8)), with_exit(encoder).model_bytes(Cut(1, 8))
+    assert elastic - plain == 4 * (8 * 32 + 8)
+    assert encoder.model_bytes(Cut(3, 32)) == 4 * sum(p.numel() for p in encoder.backbone.model.parameters())
+
+
+def test_what_is_known_of_a_depth_is_shown(encoder: Encoder) -> None:
+    facts = describe(with_exit(encoder))
+    assert facts["exits"] == [1]
+    assert {row["cut"] for row in facts["cuts"]} == {"0x32", "1x32", "2x32", "3x32"}
+    table = size_table(facts).splitlines()
+    (row,) = [line.split() for line in table if line.split()[:2] == ["1", "yes"]]
+    assert row[-1] == "0.875"
+    assert float(row[2]) == round(with_exit(encoder).model_bytes(Cut(1, 32)) / 1e6, 1)

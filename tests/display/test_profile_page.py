@@ -1,0 +1,197 @@
+"""The page of a report as a file; tests/test_report_page.py opens it in a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Ran
+from profiles import made_profile
+
+import demitasse as dt
+from demitasse.display import profile_page as reporting
+from demitasse.display.profile_series import shown_beside
+from demitasse.planning.profile import Row, Timing
+
+HOSTILE = "</script><script>alert(1)</script><!-- {{script}} \u2028 ' \" & $& \\u003c \udc80"
+
+
+class Page(HTMLParser):
+    """The elements of a page with their attributes, and the text of each script."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.tags and self.tags[-1][0] == "script":
+            self.scripts[-1] += data
+
+
+def data(text: str) -> Any:
+    return json.loads(Page(text).scripts[0])
+
+
+def other(name: str = "org/other") -> Row:
+    return Row(dt.Cut(6, 384), "fp32", "float32", 70.0, Timing(8.0, 12.0, 300.0, 0.03), 90.0, 1536, name)
+
+
+def test_the_page_refers_to_nothing_outside_it() -> None:
+    text = reporting.page(made_profile())
+    page = Page(text)
+    for tag, attributes in page.tags:
+        assert tag not in ("img", "iframe", "object", "embed", "base", "a", "audio", "video"), tag
+        assert "src" not in attributes
+        assert attributes.get("href", "data:,") == "data:,"
+    assert set(re.findall(r"https?://[^\"'\s]+", text)) == {"http://www.w3.org/2000/svg"}  # a name, never fetched
+    assert not re.search(r"@import|url\(|\bfetch\(|XMLHttpRequest|WebSocket|\bimport\(|\beval\(|innerHTML", text)
+    policy = next(found for tag, found in page.tags if found.get("http-equiv") == "Content-Security-Policy")
+    assert str(policy["content"]).startswith("default-src 'none'")
+
+
+def test_the_page_is_small() -> None:
+    text = reporting.page(made_profile())
+    assert len(text.encode()) - len(Page(text).scripts[0]) < 60_000
+
+
+def test_every_row_is_in_the_page_to_the_last_digit() -> None:
+    profile = made_profile()
+    found = data(reporting.page(profile))
+    assert found["profile"]["rows"] == json.loads(json.dumps([reporting.row_as_plain(row) for row in profile.rows]))
+    assert profile.rows[found["full"]] == profile.full
+
+
+def test_no_name_breaks_out_of_its_place(tmp_path: Path) -> None:
+    plain = Page(reporting.page(replace(made_profile(), others=(other(),), made={"notes": ["a note"]})))
+    profile = replace(
+        made_profile(), model=HOSTILE, measure=HOSTILE, others=(other(HOSTILE),), made={"notes": [HOSTILE], HOSTILE: 1}
+    )
+    dt.report(profile, tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert [tag for tag, _ in page.tags] == [tag for tag, _ in plain.tags]
+    assert page.scripts[1] == plain.scripts[1]
+    assert data(text)["profile"]["model"] == HOSTILE
+
+
+def test_the_models_compared_with_are_series() -> None:
+    profile = replace(made_profile(), others=(other(),))
+    same = replace(made_profile(worse=1.0), model="same machine")
+    far = replace(made_profile(), model="elsewhere", made={"machine": {"processor": "B", "cores": 1}})
+    unknown = replace(made_profile(), model="unknown", made={})
+    found = shown_beside(profile, [same, far, unknown])
+    assert [one.name for one in found] == ["org/other", "same machine", "elsewhere", "unknown"]
+    assert found[0].rows == [other()]
+    assert found[1].rows == same.front("quality", "latency")
+    assert [one.note for one in found] == [
+        *("", "", "timed on another machine (B, 1 core)", "timed on another machine (unknown)"),
+    ]
+    assert [one["name"] for one in data(reporting.page(profile, [same]))["series"]] == ["org/other", "same machine"]
+
+
+def test_another_measure_is_not_compared(tmp_path: Path) -> None:
+    with pytest.raises(dt.DataError) as caught:
+        dt.report(made_profile(), tmp_path / "a.html", compare=[replace(made_profile(), model="b", measure="nDCG@10")])
+    assert str(caught.value) == (
+        "the quality of b is nDCG@10, and that of tiny Spearman, built-in sample; "
+        "measure both in the same way to compare them"
+    )
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["profile.json", "report", "folder.html"])
+def test_a_report_takes_no_other_file_s_place(name: str, tmp_path: Path) -> None:
+    (tmp_path / "folder.html").mkdir()
+    with pytest.raises(dt.DataError, match=r"is no name of a page; write the report to a file that ends in \.html"):
+        dt.report(made_profile(), tmp_path / name)
+
+
+def test_what_was_measured_where_is_said_in_words() -> None:
+    machine = {"processor": "A Processor", "cores": 2, "memory_gb": 16.5, "system": "Linux 6"}
+    made = {
+        "machine": machine,
+        "versions": {"python": "3.11"},
+        "rounds": 5,
+        "seconds": 12.5,
+        "notes": [],
+        "runs_on": "cpu",
+    }
+    facts = dict(data(reporting.page(replace(made_profile(), made=made)))["facts"])
+    assert facts["machine"] == "A Processor, 2 cores, 16.5 GB of memory, system Linux 6"
+    assert facts["versions"] == "python 3.11"
+    assert (facts["rounds"], facts["seconds"], facts["runs on"]) == ("5", "12.5", "cpu")
+    assert "notes" not in facts
+    for machine_told in ("a laptop", None):
+        facts = dict(data(reporting.page(replace(made_profile(), made={"machine": machine_told})))["facts"])
+        assert facts.get("machine") == machine_told
+
+
+def test_the_command_writes_the_page_and_the_picture(run: Callable[..., Ran], tmp_path: Path) -> None:
+    made_profile().save(tmp_path / "one.json")
+    replace(made_profile(worse=1.0), model="two").save(tmp_path / "two.json")
+    out, plot = tmp_path / "page.html", tmp_path / "page.svg"
+    ran = run("report", tmp_path / "one.json", "--out", out, "--compare", tmp_path / "two.json", "--plot", plot)
+    assert (ran.code, ran.out, ran.err) == (0, "", f"{out} written\n{plot} drawn\n")
+    assert out.read_text(encoding="utf-8") == reporting.page(
+        made_profile(), [replace(made_profile(worse=1.0), model="two")]
+    )
+    assert plot.read_bytes().startswith(b"<?xml")
+
+
+def test_the_command_has_a_name_for_the_page(
+    run: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_profile().save(tmp_path / "one.json")
+    monkeypatch.chdir(tmp_path)
+    assert run("report", "one.json").err == "demitasse-report.html written\n"
+    assert (tmp_path / "demitasse-report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["missing.json"], "missing.json cannot be read as a profile"),
+        (["one.json", "--out", "one.json"], "'one.json' is no name of a page"),
+        (["one.json", "--plot", "one.gif"], "'one.gif' does not say what kind of picture it is"),
+        (["one.json", "--compare", "missing.json"], "missing.json cannot be read as a profile"),
+        (
+            ["one.json", "-c", "."],
+            ". is a folder, not a profile; to measure the model in it, write demitasse measure MODEL",
+        ),
+        (["."], ". is a folder, not a profile; to measure the model in it, write demitasse measure . --json"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    arguments: list[str], said: str, run: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_profile().save(tmp_path / "one.json")
+    monkeypatch.chdir(tmp_path)
+    ran = run("report", *arguments)
+    assert ran.code == 2
+    assert ran.err.startswith(f"error: {said}")
+    assert ran.err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["one.json"]
+
+
+def test_importing_it_imports_no_torch_and_no_matplotlib() -> None:
+    program = (
+        "import sys, demitasse.display.profile_page, demitasse.display.profile_plots;"
+        "print({'matplotlib', 'torch'} & set(sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout == "set()\n"

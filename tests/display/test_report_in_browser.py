@@ -1,0 +1,380 @@
+"""The report in a real browser: it chooses as Python does, moves with its sliders, and can be read anywhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from profiles import budgets, made_profile, profiles
+
+import demitasse as dt
+from demitasse.planning.budget import PREFER, neighbours
+from demitasse.planning.deploy import commands, python
+from demitasse.planning.profile import AXES, Profile, Row, Timing
+from demitasse.planning.profile_json import row_as_plain
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
+OTHER = Row(dt.Cut(6, 384), "fp32", "float32", 70.0, Timing(8.0, 12.0, 300.0, 0.03), 90.0, 1536, "org/other-model")
+Opened = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    found = next(filter(None, [*map(shutil.which, NAMES), MAC if Path(MAC).exists() else None]), None)
+    if found is None:
+        said = "no Chromium or Chrome is installed here; tests/browser.sh installs it where apt-get may"
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(said)
+    flags = ["--no-sandbox"] if getattr(os, "geteuid", lambda: 1)() == 0 else []  # root has no sandbox
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=flags)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(browser: Browser, tmp_path: Path) -> Iterator[Opened]:
+    """Opens a report from its file; nothing may be asked of a network, and nothing may go wrong in the page."""
+    contexts, wrong = [], []
+
+    def open_page(profile: Profile, *compare: Profile, **options: Any) -> Page:
+        dt.report(profile, tmp_path / "report.html", compare=compare)
+        options = {"viewport": {"width": 1280, "height": 900}, **options}
+        contexts.append(browser.new_context(permissions=["clipboard-read", "clipboard-write"], **options))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(10_000)
+        page.on("console", lambda message: wrong.append(message.text))
+        page.on("pageerror", lambda problem: wrong.append(str(problem)))
+        page.on("request", lambda asked: wrong.append(asked.url) if not asked.url.startswith(("file:", "data:")) else 0)
+        page.goto((tmp_path / "report.html").as_uri())
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert not wrong
+
+
+@pytest.fixture(scope="module")
+def script(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A page whose functions are called with rows of one's own."""
+    path = tmp_path_factory.mktemp("script") / "report.html"
+    dt.report(made_profile(), path)
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    yield page
+    page.close()
+
+
+CHOOSE = """([rows, full, budgets]) => budgets.map(budget => {
+    const { row, broken } = choose(rows, budget, full);
+    const { cheaper, better } = neighbours(rows, budget, row, full);
+    return [rows.indexOf(row), broken, rows.indexOf(cheaper), rows.indexOf(better),
+            broken.map(limit => WORDS[limit](enough(budget, limit, row, full)))];
+})"""
+
+
+def chosen(profile: Profile, budget: dt.Budget) -> list[Any]:
+    """What Python chooses, as the page says it."""
+    said: list[str] = []
+    try:
+        best, limits = profile.best(budget), ()
+    except dt.NothingFits as problem:
+        best, limits = problem.nearest, problem.limits
+        said = str(problem).partition("; allow ")[2].split(" and ")
+    beside = neighbours(profile.rows, budget, best, profile.full.quality)
+    places = [-1 if row is None else profile.rows.index(row) for row in (best, *beside)]
+    return [places[0], list(limits), *places[1:], said]
+
+
+def in_the_page(script: Page, profile: Profile, asked: list[dt.Budget]) -> Any:
+    rows = [row_as_plain(row) for row in profile.rows]
+    return script.evaluate(CHOOSE, [rows, profile.full.quality, [asdict(budget) for budget in asked]])
+
+
+@settings(max_examples=80, deadline=None)
+@given(profiles(), st.lists(budgets(), min_size=1, max_size=10))
+def test_the_page_chooses_as_python_does(script: Page, profile: Profile, asked: list[dt.Budget]) -> None:
+    assert in_the_page(script, profile, asked) == [chosen(profile, budget) for budget in asked]
+
+
+def test_the_page_chooses_as_python_does_on_a_grid_of_budgets(script: Page) -> None:
+    profile = made_profile(slower=1.0371, worse=0.123)
+    limits = ((None, 0.3, 2.5), (None, 700), (None, 16, 100), (None, 7.5), (None, 0.97, 75.5, 99))
+    asked = [
+        dt.Budget(latency_ms=a, texts_per_second=b, vector_bytes=c, model_mb=d, quality=e, prefer=prefer)
+        for a, b, c, d, e in product(*limits)
+        for prefer in (None, *PREFER)
+    ]
+    assert in_the_page(script, profile, asked) == [chosen(profile, budget) for budget in asked]
+
+
+@settings(max_examples=40, deadline=None)
+@given(profiles(), st.sets(st.sampled_from(AXES), min_size=1).map(sorted))
+def test_the_page_has_the_same_front(script: Page, profile: Profile, axes: list[str]) -> None:
+    rows = [row_as_plain(row) for row in profile.rows]
+    found = script.evaluate("([rows, axes]) => front(rows, axes).map(row => rows.indexOf(row))", [rows, axes])
+    assert {profile.rows[place] for place in found} == set(profile.front(*axes))
+
+
+@pytest.mark.parametrize(
+    ("model", "runs_on"),
+    [("built-in", "onnxruntime, cpu"), ("org/tiny", "cpu"), ("it's a 'model'", "cuda:0"), ('my "own" one', "cpu")],
+)
+def test_what_to_type_is_what_plan_prints(opened: Opened, model: str, runs_on: str) -> None:
+    profile = replace(made_profile(), model=model, made={"runs_on": runs_on})
+    found = opened(profile).evaluate("rows.map(commands)")
+    assert [one["shell"] for one in found] == [commands(profile, row) for row in profile.rows]
+    assert [one["python"] for one in found] == [python(profile, row) for row in profile.rows]
+
+
+def best_of(page: Page) -> list[str]:
+    return [page.inner_text("#cut"), page.inner_text("#answer .kind")]
+
+
+def written(row: Row) -> list[str]:
+    layers, dims = row.cut
+    layer = f"{layers} layer{'s' * (layers != 1)}"
+    return [str(row.cut), f"{layer}, {dims} dims; {row.precision} arithmetic, {row.vectors} vectors"]
+
+
+def test_it_opens_with_a_recommendation(opened: Opened) -> None:
+    profile = made_profile()
+    page = opened(profile)
+    best = profile.best(dt.Budget(quality=0.97))
+    assert page.title() == "tiny: what each cut is worth"
+    assert best_of(page) == written(best)
+    assert page.inner_text("#command") == commands(profile, best)[-1]
+    assert page.inner_text("#python") == f"import demitasse as dt\nvectors = {python(profile, best)}"
+    assert "Spearman, built-in sample" in page.inner_text("#summary")
+    assert "A Processor, 2 cores" in page.inner_text("#summary")
+    expect(page.locator("#heat td.best")).to_have_text(f"{best.quality:.1f}")
+    page.click("#answer button >> nth=0")
+    assert page.evaluate("navigator.clipboard.readText()") == commands(profile, best)[-1]
+
+
+def test_the_sliders_move_the_recommendation(opened: Opened) -> None:
+    profile = made_profile()
+    page = opened(profile)
+    page.click("#clear")
+    assert best_of(page) == written(profile.best(dt.Budget()))
+    met = set()
+    for limit, key in (("quality", "ArrowRight"), ("latency_ms", "ArrowLeft"), ("vector_bytes", "ArrowLeft")):
+        page.click("#clear")
+        for _ in range(4):
+            page.press(f"#slide-{limit}", key)
+            value = float(page.input_value(f"#type-{limit}")) / (100 if limit == "quality" else 1)
+            assert best_of(page) == written(profile.best(dt.Budget(**{limit: value})))
+            met.add((limit, page.inner_text("#answer")))
+    assert len(met) > 6
+
+
+def test_numbers_may_be_typed_and_a_preference_picked(opened: Opened) -> None:
+    profile = made_profile()
+    page = opened(profile)
+    page.fill("#type-quality", "91.5")
+    page.fill("#type-latency_ms", "2.25")
+    page.fill("#type-model_mb", "20")
+    page.fill("#type-texts_per_second", "400")
+    for prefer in ("latency", "vectors", "model", "quality"):
+        page.check(f"#prefer input[value={prefer}]", force=True)
+        budget = dt.Budget(quality=0.915, latency_ms=2.25, model_mb=20, texts_per_second=400, prefer=prefer)
+        assert best_of(page) == written(profile.best(budget))
+    page.fill("#type-quality", "")
+    assert best_of(page) == written(profile.best(replace(budget, quality=None)))
+    page.fill("#type-quality", "400")  # more than all of it is all of it
+    assert "at least 100% of the full quality" in page.inner_text("#answer .none")
+
+
+def test_nothing_fits_says_what_is_in_the_way_and_lets_the_nearest_in(opened: Opened) -> None:
+    profile = made_profile()
+    page = opened(profile)
+    page.fill("#type-latency_ms", "0.2")
+    with pytest.raises(dt.NothingFits) as caught:
+        profile.best(dt.Budget(quality=0.97, latency_ms=0.2))
+    told = page.inner_text("#answer .none")
+    assert told.removesuffix(".").lower() == str(caught.value).partition(";")[0]
+    assert best_of(page) == written(caught.value.nearest)
+    assert page.locator(".limit.binds").count() == len(caught.value.limits)
+    assert page.locator("#command").count() == 0
+    page.click("#allow")
+    assert page.locator("#answer .none").count() == 0
+    assert best_of(page)[0] == str(caught.value.nearest.cut)
+
+
+def test_hovering_shows_the_numbers(opened: Opened) -> None:
+    profile = replace(made_profile(), others=(OTHER,))
+    page = opened(profile)
+    tip = page.locator("#tip")
+    expect(tip).to_be_hidden()
+    page.hover("#heat td >> nth=0")
+    expect(tip).to_contain_text("3x32")
+    ring = page.locator("#chart .ring").bounding_box()
+    assert ring is not None
+    page.mouse.move(ring["x"] + ring["width"] / 2, ring["y"] + ring["height"] / 2)
+    best = profile.best(dt.Budget(quality=0.97))
+    expect(tip).to_contain_text(f"{best.quality:.1f}")
+    expect(tip).to_contain_text(f"{best.timing.p95_ms:.2f} ms")
+    page.hover("h1")
+    expect(tip).to_be_hidden()
+    page.hover("#chart path.mark[style] >> nth=0")
+    expect(tip).to_contain_text("org/other-model")
+
+
+def test_the_figures_can_be_walked_with_the_keyboard(opened: Opened) -> None:
+    profile = made_profile()
+    page = opened(profile)
+    tip, front = page.locator("#tip"), profile.front("quality", "latency")
+    page.focus("#chart")
+    for row in front[:3]:
+        page.keyboard.press("ArrowRight")
+        expect(tip.locator("strong")).to_have_text(str(row.cut))
+        expect(tip).to_contain_text(f"{row.quality:.1f}")
+    page.keyboard.press("Escape")
+    expect(tip).to_be_hidden()
+    page.focus("#heat td.best")
+    expect(tip.locator("strong")).to_have_text(page.inner_text("#cut"))
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowDown")
+    expect(tip.locator("strong")).to_have_text("2x32")
+    page.keyboard.press("ArrowLeft")  # the edge
+    expect(tip.locator("strong")).to_have_text("2x32")
+
+
+def test_a_tap_shows_the_numbers(opened: Opened) -> None:
+    page = opened(made_profile(), viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
+    page.tap("#heat td >> nth=1")
+    expect(page.locator("#tip strong")).to_have_text("3x128")
+    page.locator("#chart").scroll_into_view_if_needed()
+    page.wait_for_timeout(100)
+    page.tap("#chart .ring", force=True)
+    expect(page.locator("#tip strong")).to_have_text(page.inner_text("#cut"))
+
+
+def test_the_map_shows_the_precision_and_vectors_picked(opened: Opened) -> None:
+    profile = made_profile()
+    page = opened(profile)
+    page.check("#precision input[value=fp32]", force=True)
+    page.check("#vectors input[value=binary]", force=True)
+    rows = sorted(profile.select((), ["fp32"], ["binary"]), key=lambda row: (-row.cut.layers, row.cut.dims))
+    assert page.locator("#heat td").all_inner_texts() == [f"{row.quality:.1f}" for row in rows]
+    page.fill("#type-latency_ms", "1")  # it stays when the recommendation moves
+    assert page.locator("#heat td").all_inner_texts() == [f"{row.quality:.1f}" for row in rows]
+    assert page.locator("#heat td.out").count() == sum(
+        row.timing.p95_ms > 1 or profile.share(row) < 0.97 for row in rows
+    )
+
+
+BOXES = """[byId("chart"), ...document.querySelectorAll("#chart .mark")].map(one => one.getBoundingClientRect())
+    .map(box => [box.left, box.top, box.right, box.bottom])"""
+
+
+@pytest.mark.parametrize("axis", ["latency", "speed", "vectors", "model"])
+def test_the_chart_shows_any_cost(opened: Opened, axis: str) -> None:
+    page = opened(replace(made_profile(), others=(OTHER,)), replace(made_profile(worse=2.0), model="another"))
+    page.check(f"#axis input[value={axis}]", force=True)
+    page.fill("#type-vector_bytes", "64")
+    frame, *marks = page.evaluate(BOXES)
+    assert len(marks) == len(made_profile().rows) + 1 + len(made_profile().front("quality", "latency"))
+    assert all(frame[0] < left and frame[1] < top for left, top, _, _ in marks)
+    assert all(right < frame[2] and bottom < frame[3] for _, _, right, bottom in marks)
+
+
+def test_the_table_is_sorted_and_copied(opened: Opened) -> None:
+    profile = replace(made_profile(), others=(OTHER,))
+    page = opened(profile)
+    page.check("#shown input[value=all]", force=True)
+    assert page.locator("#rows tbody tr").count() == len(profile.rows) + 1
+    page.click("#rows th button:text('p95 ms')")
+    page.click("#copy-table")
+    expect(page.locator("#copy-table")).to_have_text("Copied")
+    lines = [line.split("\t") for line in page.evaluate("navigator.clipboard.readText()").splitlines()]
+    place = lines[0].index("p95 ms")
+    times = [float(line[place]) for line in lines[1:]]
+    assert times == sorted([row.timing.p95_ms for row in profile.rows] + [12.0])
+    assert {len(line) for line in lines} == {len(lines[0])}
+    assert lines[-1][:2] == ["6x384", "org/other-model"]
+    page.click("#rows th button:text('p95 ms')")
+    assert page.inner_text("#rows tbody tr >> nth=0").startswith("6x384")
+    assert page.get_attribute("#rows th:has(button:text('p95 ms'))", "aria-sort") == "descending"
+    page.check("#shown input[value=front]", force=True)
+    assert page.locator("#rows tbody tr").count() == len(profile.front()) + 1
+
+
+LONG = "an/unreasonably-" + "long" * 30
+STICKS_OUT = """[...document.querySelectorAll("body *")].filter(one =>
+    !one.closest(".scroll, #tip, noscript, option") && one.getBoundingClientRect().right > innerWidth + 0.5
+).map(one => one.outerHTML.slice(0, 80))"""
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280])
+@pytest.mark.parametrize("model", ["tiny", LONG])
+def test_nothing_sticks_out_at_any_width(opened: Opened, width: int, model: str) -> None:
+    profile = replace(made_profile(), model=model, others=(replace(OTHER, name=model),), made={"notes": [LONG]})
+    page = opened(profile, viewport={"width": width, "height": 740})
+    for limit in (None, "0.01"):
+        if limit:
+            page.fill("#type-latency_ms", limit)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(STICKS_OUT) == []
+
+
+CONTRAST = """() => {
+    const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+    const light = color => {
+        canvas.fillStyle = color;
+        canvas.fillRect(0, 0, 1, 1);
+        const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3)
+            .map(part => part / 255).map(part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    return [...document.querySelectorAll("#heat td, .pick input:checked + span, #answer .cut, #tip")].map(one => {
+        const style = getComputedStyle(one);
+        const behind = style.backgroundColor === "rgba(0, 0, 0, 0)" ? getComputedStyle(byId("choice")) : style;
+        const both = [light(style.color), light(behind.backgroundColor)].sort((a, b) => b - a);
+        return (both[0] + 0.05) / (both[1] + 0.05);
+    });
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_letters_stand_out_from_their_ground(opened: Opened, scheme: str) -> None:
+    first = made_profile().rows[0]
+    even = [replace(first, cut=cut, quality=50 + place) for place, cut in enumerate(dt.grid(range(7), range(32, 39)))]
+    page = opened(replace(made_profile(), rows=tuple(even)), color_scheme=scheme)  # every place of the ramp
+    assert page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") == (scheme == "dark")
+    page.hover("#heat td >> nth=0")
+    contrasts = page.evaluate(CONTRAST)
+    assert len(contrasts) > len(even)
+    assert min(contrasts) >= 4.5
+
+
+ALONE = replace(made_profile(), rows=made_profile().rows[:1], quality_error=0.0)
+BELOW = replace(made_profile(), rows=tuple(replace(row, quality=row.quality - 90) for row in made_profile().rows))
+
+
+@pytest.mark.parametrize("profile", [ALONE, BELOW], ids=["one row", "quality below zero"])
+def test_odd_profiles_can_be_read_too(opened: Opened, profile: Profile) -> None:
+    page = opened(profile)
+    budget = dt.Budget(quality=0.97) if profile is ALONE else dt.Budget()
+    assert best_of(page) == written(profile.best(budget))
+    for axis in ("speed", "vectors", "model"):
+        page.check(f"#axis input[value={axis}]", force=True)
+    page.press("#slide-latency_ms", "ArrowLeft")
+    assert "NaN" not in page.inner_html("body")
+
+
+def test_names_are_only_ever_text(opened: Opened) -> None:
+    name = "</script><img src=x onerror=\"console.log('out')\">{{data}}"
+    page = opened(replace(made_profile(), model=name, measure=name, others=(replace(OTHER, name=name),)))
+    assert page.inner_text("h1") == name
+    assert page.locator("img").count() == 0

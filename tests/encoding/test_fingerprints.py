@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import zoo
+
+from demitasse import export, fit_exits, load
+from demitasse.encoding.block_files import BUILT_IN
+from demitasse.encoding.encoder import Encoder
+from demitasse.torch_model.torch_encoder import TorchEncoder
+
+
+@pytest.fixture(scope="module")
+def tiny(model_folder: Callable[..., Path]) -> TorchEncoder:
+    encoder = load(model_folder("BERT", dense=16), device="cpu")
+    assert isinstance(encoder, TorchEncoder)
+    return encoder
+
+
+@pytest.mark.parametrize("name", zoo.BUILD)
+def test_it_survives_saving_and_loading(name: str, model_folder: Callable[..., Path], tmp_path: Path) -> None:
+    encoder = load(model_folder(name), device="cpu")
+    encoder.save(tmp_path / "whole")
+    assert load(tmp_path / "whole", device="cpu").fingerprint == encoder.fingerprint
+    small = encoder.cut(2, 8)
+    small.save(tmp_path / "small")
+    assert load(tmp_path / "small", device="cpu").fingerprint == small.fingerprint != encoder.fingerprint
+
+
+def test_exits_survive_too(encoder: Encoder, sentences: list[str], tmp_path: Path) -> None:
+    elastic = fit_exits(encoder, sentences, order=False, refine=False)
+    elastic.save(tmp_path / "m")
+    assert load(tmp_path / "m", device="cpu").fingerprint == elastic.fingerprint != encoder.fingerprint
+
+
+@pytest.fixture
+def sentences() -> list[str]:
+    return zoo.sentences(300)
+
+
+def test_whatever_changes_a_vector_changes_it(tiny: TorchEncoder, model_folder: Callable[..., Path]) -> None:
+    reader, (dense, *rest) = tiny.reader, [step for step in tiny.head if hasattr(step, "weight")]
+    assert not rest
+    moved = replace(dense, bias=dense.bias + 1e-3)
+    heads = [tuple(moved if step is dense else step for step in tiny.head), tuple(reversed(tiny.head))]
+    others = [
+        load(model_folder("BERT"), device="cpu"),
+        load(model_folder("MPNet", dense=16), device="cpu"),
+        load(model_folder("BERT", dense=16, modes="cls"), device="cpu"),
+        tiny.cut(dims=8),
+        tiny.cut(layers=2),
+        *(replace(tiny, head=head) for head in heads),
+        replace(tiny, reader=replace(reader, max_tokens=8)),
+        replace(tiny, reader=replace(reader, prompts={"query": "?"})),
+        replace(tiny, reader=replace(reader, default_prompt="query")),
+        replace(tiny, reader=replace(reader, lowercase=True)),
+    ]
+    names = [tiny.fingerprint, *(other.fingerprint for other in others)]
+    assert len({*names}) == len(names)
+    assert all(len(name) == 64 for name in names)
+
+
+def test_one_weight_is_enough(tiny: TorchEncoder, model_folder: Callable[..., Path]) -> None:
+    other = load(model_folder("BERT", dense=16), device="cpu")
+    assert other.fingerprint == tiny.fingerprint
+    again = load(model_folder("BERT", dense=16), device="cpu")
+    assert isinstance(again, TorchEncoder)
+    with torch.no_grad():
+        next(iter(again.backbone.model.parameters()))[0, 0] += 1e-3
+    assert again.fingerprint != tiny.fingerprint
+
+
+def test_where_the_tokenizer_cuts_off_for_itself_is_no_part_of_it(model_folder: Callable[..., Path]) -> None:
+    encoder = load(model_folder("BERT"), device="cpu")
+    assert isinstance(encoder, TorchEncoder)
+    before = encoder.fingerprint
+    other = load(model_folder("BERT"), device="cpu")
+    other.reader.source.backend_tokenizer.enable_truncation(5)
+    other.reader.source.backend_tokenizer.enable_padding()
+    assert other.fingerprint == before
+
+
+def test_number_formats_and_exports_differ(model_folder: Callable[..., Path], tmp_path: Path) -> None:
+    folder = model_folder("BERT")
+    encoder = load(folder, device="cpu")
+    half = load(folder, device="cpu", dtype="float16")
+    assert (encoder.precision, half.precision) == ("fp32", "fp16")
+    export(encoder, tmp_path / "fp32", format="blocks")
+    export(encoder, tmp_path / "int8", format="blocks-int8")
+    blocks = [load(tmp_path / name) for name in ("fp32", "int8")]
+    assert [one.precision for one in blocks] == ["fp32", "int8"]
+    assert len({encoder.fingerprint, half.fingerprint, *(one.fingerprint for one in blocks)}) == 4
+
+
+def test_blocks_keep_it_when_copied_and_cut(tmp_path: Path) -> None:
+    built_in = load()
+    shutil.copytree(BUILT_IN, tmp_path / "copy")
+    assert load(tmp_path / "copy").fingerprint == built_in.fingerprint
+    small = built_in.cut(1, 64)
+    small.save(tmp_path / "small")
+    assert load(tmp_path / "small").fingerprint == small.fingerprint != built_in.fingerprint
+
+
+def test_it_is_worked_out_once(tiny: TorchEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = tiny.fingerprint
+    monkeypatch.setattr(np, "ascontiguousarray", lambda array: pytest.fail("worked out again"))
+    assert tiny.fingerprint == first

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from demitasse import DataError
+from demitasse.encoding.text_checks import checked, prompt_text
+
+
+@given(st.text(alphabet=st.characters()))
+def test_any_text_becomes_one_that_utf8_can_write(text: str) -> None:
+    (clean,) = checked([text])
+    clean.encode("utf-8")
+    if not any(0xD800 <= ord(letter) < 0xE000 for letter in text):
+        assert clean == text
+
+
+def test_two_halves_that_belong_together_are_joined() -> None:
+    assert list(checked(["\ud83d\ude00", "a\ude00b"])) == ["😀", "a�b"]
+
+
+@pytest.mark.parametrize("texts", ["one string", b"bytes"])
+def test_one_string_is_refused_with_the_cure(texts: object) -> None:
+    with pytest.raises(DataError, match=r"wrap it: \[text\]"):
+        checked(texts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("texts", [None, 3])
+def test_what_is_no_list_is_refused(texts: object) -> None:
+    with pytest.raises(DataError, match="must be a list of strings"):
+        checked(texts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("bad", "named"), [(None, "None"), (3.5, "float"), (b"x", "bytes"), (["a"], "list")])
+def test_a_bad_text_is_named_by_its_place(bad: object, named: str) -> None:
+    with pytest.raises(DataError, match=f"text 2 is .*{named}"):
+        list(checked(["a", "b", bad]))  # type: ignore[list-item]
+
+
+def test_prompts_are_chosen_by_name() -> None:
+    prompts = {"query": "query: ", "passage": "passage: ", "sts": "similar: "}
+    assert prompt_text(prompts, "query", None) == "query: "
+    assert prompt_text(prompts, "document", None) == "passage: "
+    assert prompt_text(prompts, None, "sts") == "similar: "
+    assert prompt_text(prompts, "", "sts") == ""
+    assert prompt_text({}, "query", None) == prompt_text({}, "document", None) == prompt_text({}, None, None) == ""
+    with pytest.raises(DataError, match="no prompt 'clustering'; use one of document, passage, query, sts"):
+        prompt_text(prompts, "clustering", None)

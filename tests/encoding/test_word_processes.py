@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import gc
+
+import pytest
+from tokenizers import Tokenizer
+
+from demitasse.encoding.block_files import BUILT_IN, TOKENIZER
+from demitasse.encoding.word_cache import WordTokens, word_tokens
+from demitasse.encoding.word_processes import WordWorkers
+from demitasse.host.bundled import corpus
+
+
+@pytest.fixture(scope="module")
+def alone() -> WordTokens:
+    tokens = word_tokens(Tokenizer.from_file(str(BUILT_IN / TOKENIZER)), 16)
+    assert tokens is not None
+    return tokens
+
+
+@pytest.mark.parametrize("texts", [corpus(), [], ["a"], ["a\0b", "c"] * 30, ["é漢" * 50, ""] * 40])
+def test_workers_give_the_same_rows(alone: WordTokens, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = WordWorkers(alone, 2)
+    expected = alone.batch(texts) if texts else None
+    if not any("\0" in text for text in texts):  # such texts are read here; all others by the workers
+        monkeypatch.setattr(alone, "batch", None)
+    for _ in range(2):  # they remember, too
+        rows = workers.batch(texts)
+        assert len(rows) == len(texts)
+        for index in range(len(texts)):
+            assert expected is not None
+            assert rows.row(index) == expected.row(index)
+
+
+def test_the_tokens_of_a_prompt(alone: WordTokens) -> None:
+    assert WordWorkers(alone, 1).prompt_length("a b") == 3
+
+
+def test_a_worker_that_dies_is_not_missed(alone: WordTokens) -> None:
+    workers = WordWorkers(alone, 2)
+    workers._workers[0]._process.kill()
+    workers._workers[0]._process.wait()
+    for _ in range(2):
+        rows = workers.batch(corpus())
+        assert rows.row(0) == alone.batch(corpus()).row(0)
+        assert rows.row(len(corpus()) - 1) == alone.batch(corpus()).row(len(corpus()) - 1)
+
+
+def test_workers_end_with_whoever_asked_for_them(alone: WordTokens) -> None:
+    workers = WordWorkers(alone, 2)
+    processes = [worker._process for worker in workers._workers]
+    workers.batch(corpus())
+    del workers
+    gc.collect()
+    assert all(process.poll() is not None for process in processes)

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zoo
+
+from demitasse import Cut, DataError, Encoder, load
+from demitasse.encoding.encoder import Vectors
+from demitasse.evaluation import embedding_cache as module
+from demitasse.evaluation.embedding_cache import EmbeddingCache, encode_layers
+
+TEXTS = list(dict.fromkeys(zoo.sentences(100)))[:90]
+
+
+@pytest.fixture(autouse=True)
+def _small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHARD", 32)
+
+
+@pytest.fixture
+def encoded(monkeypatch: pytest.MonkeyPatch, encoder: Encoder) -> list[str]:
+    """The texts that went through the model so far."""
+    seen: list[str] = []
+    real = type(encoder)._embed_windows
+
+    def counting(
+        self: Encoder, texts: Iterable[str], cuts: Sequence[Cut], prompt: str | None, advance: Callable[[int], None]
+    ) -> Iterator[dict[Cut, Vectors]]:
+        held = list(texts)
+        seen.extend(held)
+        return real(self, held, cuts, prompt, advance)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(encoder), "_embed_windows", counting)
+    return seen
+
+
+def rows(
+    encoder: Encoder, texts: list[str], layers: Iterable[int], folder: Path | None, prompt: str | None = None
+) -> dict[int, Vectors]:
+    cache = None if folder is None else EmbeddingCache(folder, encoder, prompt)
+    return encode_layers(encoder, texts, list(layers), prompt, cache, lambda steps: None)
+
+
+def same(ours: dict[int, Vectors], theirs: dict[int, Vectors]) -> bool:
+    return ours.keys() == theirs.keys() and all(np.array_equal(ours[key], theirs[key]) for key in ours)
+
+
+def test_rows_are_those_of_encode(encoder: Encoder) -> None:
+    for layers, vectors in rows(encoder, TEXTS, [0, 2, 3], None).items():
+        assert vectors.dtype == np.float32
+        np.testing.assert_allclose(vectors, encoder.cut(layers=layers).encode(TEXTS), atol=1e-6)
+
+
+def test_a_cache_changes_no_bit(encoder: Encoder, encoded: list[str], tmp_path: Path) -> None:
+    plain = rows(encoder, TEXTS, [1, 3], None)
+    assert same(rows(encoder, TEXTS, [1, 3], tmp_path), plain)
+    assert len(encoded) == 2 * len(TEXTS)
+    assert same(rows(encoder, TEXTS, [1, 3], tmp_path), plain)
+    assert same(rows(encoder, TEXTS[::-1], [3], tmp_path), {3: plain[3][::-1]})
+    assert len(encoded) == 2 * len(TEXTS)
+
+
+def test_a_run_that_stopped_goes_on(encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = rows(encoder, TEXTS, [1, 3], None)
+    encoded: list[str] = []
+    real = type(encoder).encode_cuts
+
+    def failing(self: Encoder, texts: list[str], *more: object, **named: object) -> dict[Cut, Vectors]:
+        if TEXTS[70] in texts and len(encoded) == 64:
+            raise KeyboardInterrupt
+        encoded.extend(texts)
+        return real(self, texts, *more, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(encoder), "encode_cuts", failing)
+    with pytest.raises(KeyboardInterrupt):
+        rows(encoder, TEXTS, [1, 3], tmp_path)
+    assert encoded == TEXTS[:64]
+    encoded.clear()
+    assert same(rows(encoder, TEXTS, [1, 3], tmp_path), whole)
+    assert encoded == TEXTS[64:]
+
+
+def test_only_texts_that_are_new_are_encoded(encoder: Encoder, encoded: list[str], tmp_path: Path) -> None:
+    rows(encoder, TEXTS[10:50], [3], tmp_path)
+    encoded.clear()
+    mixed = rows(encoder, TEXTS, [3], tmp_path)
+    assert encoded == [*TEXTS[:10], *TEXTS[50:]]
+    np.testing.assert_allclose(mixed[3], rows(encoder, TEXTS, [3], None)[3], atol=1e-6)
+
+
+def test_a_layer_that_is_missing_is_encoded(encoder: Encoder, encoded: list[str], tmp_path: Path) -> None:
+    rows(encoder, TEXTS, [1, 2], tmp_path)
+    encoded.clear()
+    rows(encoder, TEXTS, [2], tmp_path)
+    assert encoded == []
+    rows(encoder, TEXTS, [2, 3], tmp_path)
+    assert encoded == TEXTS
+    rows(encoder, TEXTS, [3], tmp_path)
+    assert encoded == TEXTS
+
+
+def test_models_and_prompts_are_told_apart(encoder: Encoder, encoded: list[str], tmp_path: Path) -> None:
+    calls = [(encoder, None), (encoder, "query"), (encoder.cut(dims=8), None), (encoder.cut(layers=2), None)]
+    for number, (model, prompt) in enumerate(calls, 1):
+        vectors = rows(model, TEXTS, [1], tmp_path, prompt)[1]
+        np.testing.assert_allclose(vectors, model.cut(layers=1).encode(TEXTS, prompt=prompt), atol=1e-6)
+        assert len(list(tmp_path.iterdir())) == number
+    encoded.clear()
+    rows(encoder, TEXTS, [1], tmp_path, "")  # no prompt at all, as the default of this model
+    assert encoded == []
+
+
+def shards(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*/*.npy"))
+
+
+def cut_off(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def one_byte(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def other_array(path: Path) -> None:
+    np.save(path, np.zeros(3))
+
+
+def no_array(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def objects(path: Path) -> None:
+    np.save(path, np.array([{}], dtype=object), allow_pickle=True)
+
+
+@pytest.mark.parametrize("spoil", [cut_off, one_byte, other_array, no_array, objects])
+def test_a_broken_shard_is_told_and_written_again(
+    spoil: Callable[[Path], None], encoder: Encoder, encoded: list[str], tmp_path: Path
+) -> None:
+    whole = rows(encoder, TEXTS, [3], tmp_path)
+    before = shards(tmp_path)
+    assert len(before) == 3
+    spoil(before[1])
+    encoded.clear()
+    with pytest.warns(UserWarning, match=r"\.npy is broken or of another model; its texts are encoded again$") as told:
+        again = rows(encoder, TEXTS, [3], tmp_path)
+    assert len(told) == 1
+    assert same(again, whole)
+    assert len(encoded) in (32, 26)
+    assert shards(tmp_path) == before
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rows(encoder, TEXTS, [3], tmp_path)
+
+
+def test_a_shard_of_another_model_is_not_taken(
+    encoder: Encoder, model_folder: Callable[..., Path], tmp_path: Path
+) -> None:
+    other = load(model_folder("RoBERTa"), device="cpu")
+    rows(other, TEXTS, [3], tmp_path)
+    (foreign,) = {path.parent for path in shards(tmp_path)}
+    rows(encoder, TEXTS[:1], [3], tmp_path)
+    (ours,) = {path.parent for path in shards(tmp_path)} - {foreign}
+    for path in foreign.iterdir():
+        (ours / path.name).write_bytes(path.read_bytes())
+    with pytest.warns(UserWarning, match="of another model"):
+        found = rows(encoder, TEXTS, [3], tmp_path)
+    np.testing.assert_allclose(found[3], encoder.encode(TEXTS), atol=1e-6)
+
+
+def test_vectors_that_are_no_numbers_are_told_and_not_kept(
+    encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = type(encoder).encode_cuts
+
+    def overflowing(self: Encoder, *given: object, **named: object) -> dict[Cut, Vectors]:
+        return {cut: made * (np.nan if cut.layers == 2 else 1) for cut, made in real(self, *given, **named).items()}  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(encoder), "encode_cuts", overflowing)
+    with pytest.raises(DataError, match="the model gives vectors of nan at 2 layers in fp32; choose another precision"):
+        rows(encoder, TEXTS, [1, 2], tmp_path)
+    assert shards(tmp_path) == []
+
+
+def test_a_file_is_no_cache(encoder: Encoder, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("")
+    with pytest.raises(DataError, match=r"cache is a file; give a folder, which is made where there is none$"):
+        EmbeddingCache(tmp_path / "cache", encoder, None)
+
+
+def test_texts_of_any_kind_have_a_key(encoder: Encoder, tmp_path: Path) -> None:
+    texts = ["", "caf\u00e9", "half \ud83d", "x" * 10_000, "a\0b"]
+    assert same(rows(encoder, texts, [3], tmp_path), rows(encoder, texts, [3], tmp_path))
+    assert encode_layers(encoder, [], [3], None, None, lambda steps: None)[3].shape == (0, 32)
+
+
+def test_progress_counts_every_text_once(encoder: Encoder, tmp_path: Path) -> None:
+    for _ in range(2):
+        steps: list[int] = []
+        encode_layers(encoder, TEXTS, [1], None, EmbeddingCache(tmp_path, encoder, None), steps.append)
+        assert sum(steps) == len(TEXTS)

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from demitasse import FolderError
+from demitasse.host.atomic import new_file, new_folder
+
+MARK = "mark"
+
+
+def fill(folder: Path, text: str) -> None:
+    (folder / MARK).write_text(text)
+    (folder / "sub").mkdir()
+    (folder / "sub" / "data").write_text(text)
+
+
+def test_a_folder_appears_whole(tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "er" / "m"
+    with new_folder(target, MARK) as aside:
+        fill(aside, "one")
+        assert not target.exists()
+    assert (target / "sub" / "data").read_text() == "one"
+    with new_folder(target, MARK) as aside:
+        fill(aside, "two")
+        assert (target / "sub" / "data").read_text() == "one"
+    assert (target / "sub" / "data").read_text() == "two"
+    assert [path.name for path in target.parent.iterdir()] == ["m"]
+
+
+@pytest.mark.parametrize("problem", [ValueError, KeyboardInterrupt])
+def test_a_failure_leaves_what_was_there(problem: type[BaseException], tmp_path: Path) -> None:
+    target = tmp_path / "m"
+    with new_folder(target, MARK) as aside:
+        fill(aside, "old")
+    with pytest.raises(problem), new_folder(target, MARK) as aside:
+        fill(aside, "new")
+        raise problem
+    with pytest.raises(problem), new_file(tmp_path / "f") as file:
+        file.write(b"half")
+        raise problem
+    assert (target / MARK).read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+def test_a_file_appears_whole_with_usual_rights(tmp_path: Path) -> None:
+    with new_file(tmp_path / "f") as file:
+        file.write(b"text")
+        assert not (tmp_path / "f").exists()
+    (tmp_path / "plain").write_text("")
+    assert (tmp_path / "f").read_bytes() == b"text"
+    assert (tmp_path / "f").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+@pytest.mark.parametrize("there", ["file", "folder"])
+def test_what_is_not_ours_is_not_replaced(there: str, tmp_path: Path) -> None:
+    target = tmp_path / "m"
+    if there == "file":
+        target.write_text("mine")
+    else:
+        target.mkdir()
+        (target / "mine").write_text("mine")
+    with pytest.raises(FolderError, match="exists and is not a demitasse model"), new_folder(target, MARK):
+        raise AssertionError
+    assert target.exists()
+
+
+def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    with new_folder(tmp_path / "m", MARK) as aside:
+        fill(aside, "one")
+    assert (tmp_path / "m" / MARK).read_text() == "one"
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    for inside in (new_folder(tmp_path / "file" / "m", MARK), new_file(tmp_path / "file" / "f")):
+        with pytest.raises(FolderError, match=r"cannot write .*; choose a place you may write to"), inside:
+            raise AssertionError
+
+    def forbidden(**options: object) -> str:  # root may write anywhere, so the system's answer is played here
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(tempfile, "mkdtemp", forbidden)
+    with pytest.raises(FolderError, match=r"\(Permission denied\)"), new_folder(tmp_path / "m", MARK):
+        raise AssertionError
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import demitasse.host.atomic as atomic
+
+target, fatal = Path(sys.argv[1]), int(sys.argv[2])
+calls = 0
+
+def watched(real):
+    def call(*arguments):
+        global calls
+        calls += 1
+        if calls == fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*arguments)
+    return call
+
+for name in ("rename", "fsync", "open", "chmod"):
+    setattr(atomic.os, name, watched(getattr(os, name)))
+with atomic.new_folder(target, "mark") as aside:
+    for name in ("mark", "data"):
+        (aside / name).write_text("new")
+print("done")
+"""
+
+
+def test_killed_at_any_point_the_target_is_absent_old_or_complete(tmp_path: Path) -> None:
+    seen = set()
+    for fatal in range(1, 40):
+        target = tmp_path / str(fatal) / "m"
+        with new_folder(target, MARK) as aside:
+            for name in (MARK, "data"):
+                (aside / name).write_text("old")
+        run = subprocess.run([sys.executable, "-c", KILLED, target, str(fatal)], capture_output=True, check=False)
+        if target.exists():
+            state = {(target / name).read_text() for name in (MARK, "data")}
+            assert len(state) == 1
+            seen |= state
+        else:
+            # The old one is beside it, whole.
+            (old,) = target.parent.glob(".m.*.old/m")
+            assert {(old / name).read_text() for name in (MARK, "data")} == {"old"}
+        if run.returncode == 0:
+            break
+        assert run.returncode == -signal.SIGKILL
+    else:
+        raise AssertionError("the save never finished")
+    assert seen == {"old", "new"}

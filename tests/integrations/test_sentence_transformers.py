@@ -1,0 +1,297 @@
+"""Against the losses of sentence-transformers itself, on tiny models; and our loss inside its training."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import random
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import references
+import torch
+import zoo
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import losses as theirs
+from torch import distributed, nn
+
+from demitasse.encoding.loading import load
+from demitasse.errors import BackboneError, CutError, DataError, MissingExtra
+from demitasse.integrations.sentence_transformers import ElasticLoss
+from demitasse.objectives.compression import Principal
+from demitasse.objectives.elastic import Elastic
+from demitasse.objectives.losses import angle
+from demitasse.objectives.pair_losses import AnglE, CoSENT, InfoNCE, PairLoss
+from demitasse.objectives.protocol import Objective, Step
+from demitasse.objectives.published import AdaptiveLayer, Espresso, Matryoshka, Matryoshka2d, Starbucks, TwoDMSE
+from demitasse.torch_model.readout import embed
+from demitasse.torch_model.torch_encoder import TorchEncoder
+
+DIMS = (6, 32, 16)
+WEIGHTS = (0.5, 1.0, 2.0)
+SCORES = torch.tensor([0.1, 0.9, 0.1, 0.5, 1.0, 0.0])
+ROWS = len(SCORES)
+Theirs = Callable[[SentenceTransformer], nn.Module]
+
+
+def texts(columns: int) -> list[list[str]]:
+    """Columns of sentences, those of a row alike."""
+    drawn = zoo.sentences(ROWS * (columns + 1), seed=4)
+    return [[f"{drawn[row]} {drawn[ROWS * (column + 1) + row]}" for row in range(ROWS)] for column in range(columns)]
+
+
+def features(model: SentenceTransformer, columns: int) -> list[dict[str, Any]]:
+    return [model.preprocess(column) for column in texts(columns)]
+
+
+@cache
+def opened(folder: Path) -> SentenceTransformer:
+    """A model that no test may change."""
+    return SentenceTransformer(str(folder), device="cpu").eval()
+
+
+def fresh(folder: Path) -> SentenceTransformer:
+    return SentenceTransformer(str(folder), device="cpu")
+
+
+@cache
+def states(folder: Path, columns: int) -> list[torch.Tensor]:
+    """The columns at every depth, by our own encoder and nothing of sentence-transformers."""
+    encoder = load(folder, device="cpu")
+    assert isinstance(encoder, TorchEncoder)
+    depths = range(encoder.full.layers + 1)
+    found = [encoder.states(column, depths) for column in texts(columns)]
+    return [torch.stack([embed(encoder.head, column[depth]) for column in found]) for depth in depths]
+
+
+class AngleAlone:
+    """AnglE's own term, which is all of their `AnglELoss`."""
+
+    def __call__(self, columns: torch.Tensor, widths: Any, scores: Any = None) -> torch.Tensor:
+        return torch.stack([angle(columns[0, :, :width], columns[1, :, :width], scores) for width in widths])
+
+
+def ranking(model: SentenceTransformer) -> nn.Module:
+    return theirs.MultipleNegativesRankingLoss(model)
+
+
+def scored(model: SentenceTransformer) -> nn.Module:
+    return theirs.MatryoshkaLoss(model, theirs.CoSENTLoss(model), DIMS)
+
+
+FULL = Matryoshka((32,))
+
+
+@dataclass
+class Case:
+    """Ours, theirs, and what both are given."""
+
+    objective: Objective
+    make: Theirs
+    loss: PairLoss = field(default_factory=InfoNCE)
+    columns: int = 3
+    labels: torch.Tensor | None = None
+    seeds: int = 1  # how often draws are made
+
+
+def adaptive(weighting: str, count: int) -> Case:
+    options = (count, 1.5, 0.5, 2.0, 0.4, weighting)
+    ours = AdaptiveLayer(None, *options)
+    return Case(ours, lambda model: theirs.AdaptiveLayerLoss(model, ranking(model), *options), seeds=abs(2 * count))
+
+
+BOTH_WAYS = {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"}
+LOG = {"kl_div_weight": 0.7, "layer_weighting": "log"}
+CASES: dict[str, Case] = {
+    "InfoNCE": Case(FULL, ranking, columns=2),
+    "InfoNCE, negatives": Case(FULL, ranking),
+    "InfoNCE, three negatives": Case(FULL, ranking, columns=5),
+    "InfoNCE, both ways": Case(
+        FULL, lambda model: theirs.MultipleNegativesRankingLoss(model, 10.0, **BOTH_WAYS), InfoNCE(0.1, both_ways=True)
+    ),
+    "CoSENT": Case(FULL, theirs.CoSENTLoss, CoSENT(), 2, SCORES),
+    "AnglE, its angle term": Case(FULL, theirs.AnglELoss, AngleAlone(), 2, SCORES),
+    "Matryoshka, scores": Case(Matryoshka(DIMS), scored, CoSENT(), 2, SCORES),
+    "Matryoshka": Case(
+        Matryoshka(DIMS, WEIGHTS), lambda model: theirs.MatryoshkaLoss(model, ranking(model), DIMS, WEIGHTS)
+    ),
+    "Matryoshka, two widths drawn": Case(
+        Matryoshka(DIMS, WEIGHTS, 2),
+        lambda model: theirs.MatryoshkaLoss(model, ranking(model), DIMS, WEIGHTS, n_dims_per_step=2),
+        seeds=3,
+    ),
+    **{
+        f"AdaptiveLayer, {weighting}, {count}": adaptive(weighting, count)
+        for weighting in ("uniform", "log", "linear")
+        for count in (1, -1)
+    },
+    "Matryoshka2d": Case(
+        Matryoshka2d(DIMS), lambda model: theirs.Matryoshka2dLoss(model, ranking(model), list(DIMS)), seeds=3
+    ),
+    "Matryoshka2d, two layers, two widths": Case(
+        Matryoshka2d(DIMS, WEIGHTS, 2, 2, 0.7, "log"),
+        lambda model: theirs.Matryoshka2dLoss(model, ranking(model), list(DIMS), list(WEIGHTS), 2, 2, **LOG),
+        seeds=3,
+    ),
+}
+
+
+def their_value(case: Case, folder: Path, seed: int) -> float:
+    model = opened(folder)
+    random.seed(seed)
+    return case.make(model)(features(model, case.columns), case.labels).item()
+
+
+def our_value(case: Case, folder: Path, seed: int) -> float:
+    def loss(rows: torch.Tensor, widths: Sequence[int]) -> torch.Tensor:
+        return case.loss(rows, widths, case.labels)
+
+    return case.objective(states(folder, case.columns), loss, Step(Random(seed))).item()
+
+
+def compared(case: Case, folder: Path) -> list[tuple[float, float]]:
+    """Our number and theirs, for each seed."""
+    return [(our_value(case, folder, seed), their_value(case, folder, seed)) for seed in range(case.seeds)]
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("name", CASES)
+def test_values_are_those_of_sentence_transformers(
+    name: str, normalize: bool, model_folder: Callable[..., Path]
+) -> None:
+    for ours, other in compared(CASES[name], model_folder("BERT", normalize=normalize)):
+        assert references.difference(ours, other) < 1e-5
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "AnglE, its angle term"])
+def test_elastic_loss_gives_the_same_from_inside_the_library(name: str, model_folder: Callable[..., Path]) -> None:
+    case, folder = CASES[name], model_folder("BERT")
+    elastic = ElasticLoss(opened(folder), case.objective, case.loss)
+    for seed in range(case.seeds):
+        random.seed(seed)
+        ours = elastic(features(opened(folder), case.columns), case.labels).item()
+        assert references.difference(ours, their_value(case, folder, seed)) < 1e-5
+
+
+@pytest.mark.parametrize("name", ["BERT", "ModernBERT", "Qwen3", "T5 encoder", "DeBERTa-v2", "GPT-2"])
+def test_any_architecture_is_read_as_our_cuts_are(name: str, model_folder: Callable[..., Path]) -> None:
+    folder, objective = model_folder(name, dense=24, normalize=False), AdaptiveLayer(layers_per_step=-1)
+    model = opened(folder)
+    ours = ElasticLoss(model, objective)(features(model, 3)).item()
+    assert references.difference(ours, our_value(Case(objective, ranking), folder, 0)) < 1e-5
+
+
+@pytest.mark.parametrize("objective", [Espresso(16), TwoDMSE(), Starbucks(), Matryoshka2d((8, 32), layers_per_step=-1)])
+def test_steps_of_training_move_every_layer(objective: Objective, model_folder: Callable[..., Path]) -> None:
+    # A plain loop: SentenceTransformerTrainer would need the package datasets.
+    model = fresh(model_folder("BERT")).train()
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    loss = ElasticLoss(model, objective)
+    optimizer = torch.optim.SGD(loss.parameters(), 0.1)
+    for _ in range(2):
+        optimizer.zero_grad()
+        loss(features(model, 3)).backward()
+        optimizer.step()
+    still = [name for name, weight in model.named_parameters() if torch.equal(weight, before[name])]
+    assert all("pooler" in name for name in still)
+    assert {name.removeprefix("model.") for name, _ in loss.named_parameters()} == set(before)
+
+
+def test_the_model_is_run_once_a_column_and_left_as_it_was(model_folder: Callable[..., Path]) -> None:
+    model = fresh(model_folder("BERT")).train()
+    model[0].auto_model.embeddings.eval()  # frozen by somebody
+    modes = {name: module.training for name, module in model.named_modules()}
+    loss, runs = ElasticLoss(model, Espresso(16)), list[object]()
+    loss(features(model, 2))  # finds the layers
+    model[0].auto_model.embeddings.register_forward_hook(lambda *_: runs.append(1))
+    given = features(model, 3)
+    keys = [sorted(column) for column in given]
+    loss(given)
+    assert len(runs) == 3
+    assert {name: module.training for name, module in model.named_modules()} == modes
+    assert not any(layer._forward_pre_hooks for layer in model[0].auto_model.encoder.layer)
+    assert "forward" not in vars(model) | vars(model[0])
+    assert [sorted(column) for column in given] == keys
+    assert loss(given).item() != loss(given).item()  # dropout
+
+
+def test_wrappers_are_seen_through(model_folder: Callable[..., Path], tmp_path: Path) -> None:
+    model = opened(model_folder("BERT"))
+    loss = ElasticLoss(model, Matryoshka2d((8, 32), layers_per_step=-1, dims_per_step=-1))
+    plain = loss(features(model, 3)).item()
+    loss.model = torch.compile(model, backend="eager")
+    assert loss(features(model, 3)).item() == plain
+    distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        runs = list[object]()
+        loss.model = torch.nn.parallel.DistributedDataParallel(model, find_unused_parameters=True)
+        loss.model.register_forward_hook(lambda *_: runs.append(1))
+        assert loss(features(model, 3)).item() == plain
+        assert len(runs) == 3  # DDP averages gradients only of what ran through it
+    finally:
+        loss.model = model  # DDP must be gone before its group
+        gc.collect()
+        distributed.destroy_process_group()
+    loss.model = nn.Linear(1, 1)
+    with pytest.raises(BackboneError, match="holds no SentenceTransformer"):
+        loss(features(model, 3))
+
+
+def test_labels_are_scores_for_those_who_read_them(model_folder: Callable[..., Path]) -> None:
+    model = opened(model_folder("BERT"))
+    pairs, labels = features(model, 2), torch.tensor([[1], [0], [1], [1], [0], [0]])
+    find = ElasticLoss(model, FULL, InfoNCE())
+    assert find(pairs, labels).item() == find(pairs).item()
+    mixed = ElasticLoss(model, FULL, AnglE())
+    assert mixed(pairs, labels).item() == mixed(pairs, labels.flatten().float()).item() != mixed(pairs).item()
+    with pytest.raises(DataError, match="2 labels for 6 pairs"):
+        mixed(pairs, labels[:2])
+    with pytest.raises(DataError, match="one column"):
+        mixed(pairs[:1])
+
+
+def test_evaluation_leaves_no_memory(model_folder: Callable[..., Path]) -> None:
+    model = fresh(model_folder("BERT"))
+    loss = ElasticLoss(model.eval(), Espresso(16, Principal()))
+    loss(features(model, 2))
+    assert not loss._memory
+    loss.model = model.train()
+    loss(features(model, 2))
+    assert len(loss._memory) == 2 * zoo.DEPTH
+
+
+def test_what_the_model_card_asks_for(model_folder: Callable[..., Path]) -> None:
+    for objective in (Matryoshka(), Espresso(16), TwoDMSE(), Starbucks()):
+        loss = ElasticLoss(opened(model_folder("BERT")), objective)
+        assert json.dumps(loss.get_config_dict()).count(type(objective).__name__) == 1
+        assert loss.citation.lstrip().startswith("@")
+
+
+def test_what_cannot_be_trained_is_refused(model_folder: Callable[..., Path]) -> None:
+    model = fresh(model_folder("BERT")).train()
+    with pytest.raises(DataError, match=r"use demitasse\.train"):
+        ElasticLoss(model, Elastic())
+    with pytest.raises(DataError, match="MultipleNegativesRankingLoss"):
+        ElasticLoss(model, Espresso(16), ranking(model))
+    for objective in (Matryoshka((64,)), Espresso(64)):
+        with pytest.raises(CutError, match="of 32 dims"):
+            ElasticLoss(model, objective)(features(model, 2))
+    with pytest.raises(BackboneError, match="not a transformer"):
+        ElasticLoss(SentenceTransformer(modules=[model[1]], device="cpu"), Espresso(16))([])
+    model[0].auto_model.gradient_checkpointing_enable()
+    with pytest.raises(BackboneError, match="gradient_checkpointing=False"):
+        ElasticLoss(model, Espresso(16))(features(model, 2))
+
+
+def test_without_the_library_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    monkeypatch.delitem(sys.modules, "demitasse.integrations.sentence_transformers")
+    with pytest.raises(MissingExtra, match="needs sentence-transformers; pip install"):
+        importlib.import_module("demitasse.integrations.sentence_transformers")

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from profiles import budgets, made_profile, profiles
+
+from demitasse import Budget, Cut, DataError, NothingFits
+from demitasse.planning.budget import COSTS, choose, neighbours
+from demitasse.planning.profile import AXES, Profile, Row, dominates
+
+PROFILE = made_profile()
+
+
+def keeps(row: Row, budget: Budget, full: float) -> bool:
+    """Whether a row keeps a budget, written out a second time."""
+    least = None if budget.quality is None else budget.quality * (full if budget.quality <= 1 else 1)
+    return (
+        (budget.latency_ms is None or row.timing.p95_ms <= budget.latency_ms)
+        and (budget.texts_per_second is None or row.timing.texts_per_second >= budget.texts_per_second)
+        and (budget.vector_bytes is None or row.vector_bytes <= budget.vector_bytes)
+        and (budget.model_mb is None or row.model_mb <= budget.model_mb)
+        and (least is None or row.quality >= least)
+    )
+
+
+def choice(profile: Profile, budget: Budget) -> Row | NothingFits:
+    try:
+        return profile.best(budget)
+    except NothingFits as nothing:
+        return nothing
+
+
+@given(profiles(), budgets())
+def test_the_best_row_is_within_budget_and_no_row_beats_it(profile: Profile, budget: Budget) -> None:
+    fitting = [row for row in profile.rows if keeps(row, budget, profile.full.quality)]
+    best = choice(profile, budget)
+    if isinstance(best, NothingFits):
+        assert not fitting
+        assert best.limits
+        assert best.nearest in profile.rows
+        return
+    assert best in fitting
+    assert not any(dominates(row, best) for row in profile.rows)
+    assert best in profile.front()
+    assert best.cost(budget.preferred) == min(row.cost(budget.preferred) for row in fitting)
+
+
+@given(profiles(), budgets())
+def test_where_nothing_fits_the_fewest_limits_bind_and_the_nearest_row_keeps_the_others(
+    profile: Profile, budget: Budget
+) -> None:
+    full, found = profile.full.quality, choice(profile, budget)
+    if not isinstance(found, NothingFits):
+        return
+    without = replace(budget, **dict.fromkeys(found.limits))
+    assert keeps(found.nearest, without, full)
+    for limit in found.limits:  # each of them stands in the way by itself
+        assert not keeps(found.nearest, Budget(**{limit: getattr(budget, limit)}), full)
+    for row in profile.rows:
+        broken = budget.broken(row, full)
+        assert len(broken) >= len(found.limits)
+        if len(broken) == len(found.limits):
+            far = [sum(budget.excess(one, limit, full) for limit in budget.limits) for one in (row, found.nearest)]
+            assert far[0] >= far[1]
+
+
+@given(profiles(), budgets())
+def test_what_is_said_to_be_enough_is_enough(profile: Profile, budget: Budget) -> None:
+    """The number that the sentence names, put in place of the limit, makes the nearest row fit."""
+    found = choice(profile, budget)
+    if isinstance(found, NothingFits) and found.limits == ("latency_ms",):
+        said = str(found).rpartition("allow p95 latency of at most ")[2].removesuffix(" ms")
+        assert profile.best(replace(budget, latency_ms=float(said)))
+
+
+@given(profiles(), budgets())
+def test_neighbours_are_cheaper_and_better(profile: Profile, budget: Budget) -> None:
+    full, best = profile.full.quality, choice(profile, budget)
+    if isinstance(best, NothingFits):
+        return
+    cheaper, better = neighbours(profile.rows, budget, best, full)
+    if better is not None:
+        assert better.quality > best.quality
+        assert not keeps(better, budget, full) or budget.preferred != "quality"
+    if cheaper is not None:
+        assert any(cheaper.cost(axis) < best.cost(axis) for axis in AXES if axis != "quality")
+        assert not dominates(cheaper, best)
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"),
+    [
+        (Budget(latency_ms=1.5), "3x128 int8, float32 vectors"),
+        (Budget(latency_ms=1.0), "2x128 int8, float32 vectors"),
+        (Budget(latency_ms=1.0, prefer="latency"), "1x32 int8, binary vectors"),
+        (Budget(quality=0.97), "3x128 int8, int8 vectors"),
+        (Budget(quality=0.95), "3x32 int8, binary vectors"),
+        (Budget(quality=1), "3x128 fp32, float32 vectors"),
+        (Budget(quality=79), "3x128 int8, float32 vectors"),
+        (Budget(vector_bytes=16), "3x128 fp32, binary vectors"),
+        (Budget(vector_bytes=16, model_mb=10), "3x128 int8, binary vectors"),
+        (Budget(vector_bytes=4, latency_ms=2), "3x32 int8, binary vectors"),
+        (Budget(texts_per_second=999), "2x128 int8, float32 vectors"),
+        (Budget(prefer="model"), "1x32 int8, binary vectors"),
+        (Budget(prefer="quality"), "3x128 fp32, float32 vectors"),
+        (Budget(prefer="vectors", quality=75), "3x32 int8, binary vectors"),
+    ],
+    ids=str,
+)
+def test_what_is_chosen(budget: Budget, expected: str) -> None:
+    assert str(PROFILE.best(budget)) == expected
+
+
+def test_the_choice_can_be_narrowed() -> None:
+    among = PROFILE.select(vectors=["float32"], precisions=["fp32"])
+    assert str(PROFILE.best(Budget(latency_ms=1.5), among)) == "1x128 fp32, float32 vectors"
+    with pytest.raises(DataError, match="no rows to choose from"):
+        PROFILE.best(Budget(latency_ms=1.5), ())
+    # What a share is of stays the full model, also where it is not among them.
+    assert PROFILE.best(Budget(quality=0.9), among).quality >= 0.9 * PROFILE.full.quality
+
+
+def test_the_sentence_names_the_limit_the_nearest_row_and_what_would_do() -> None:
+    with pytest.raises(NothingFits) as raised:
+        PROFILE.best(Budget(latency_ms=0.1, vector_bytes=512, quality=0.97))
+    assert raised.value.limits == ("latency_ms",)
+    assert raised.value.nearest.cut == Cut(3, 128)
+    assert str(raised.value) == (
+        "nothing measured has p95 latency of at most 0.1 ms within the other limits; the nearest is "
+        "3x128 int8, float32 vectors (quality 79.0, p95 1.50 ms, 667 texts/s, 512 bytes a vector, 7.5 MB); "
+        "allow p95 latency of at most 1.5 ms"
+    )
+    with pytest.raises(NothingFits, match=r"at least 99% of the full quality within .*; allow at least 98.7% of the"):
+        PROFILE.best(Budget(latency_ms=1.5, quality=0.99))
+    with pytest.raises(NothingFits, match=r"nothing measured has a quality of at least 99; .*; allow .* at least 80$"):
+        PROFILE.best(Budget(quality=99))
+    with pytest.raises(NothingFits) as raised:
+        PROFILE.best(Budget(latency_ms=0.1, model_mb=1, quality=50))
+    assert raised.value.limits == ("latency_ms", "model_mb")
+    assert "allow p95 latency of at most 0.5 ms and a model of at most 2.5 MB" in str(raised.value)
+
+
+def test_neighbours_show_what_is_given_up() -> None:
+    budget = Budget(latency_ms=1.0)
+    best = PROFILE.best(budget)
+    cheaper, better = neighbours(PROFILE.rows, budget, best, PROFILE.full.quality)
+    assert str(cheaper) == "1x128 int8, float32 vectors"
+    assert str(better) == "3x128 int8, float32 vectors"
+    tight = Budget(vector_bytes=64, latency_ms=100)
+    best = PROFILE.best(tight)
+    assert str(best) == "3x128 fp32, binary vectors"
+    # The first limit of a budget is latency, and the others are kept.
+    cheaper, better = neighbours(PROFILE.rows, tight, best, PROFILE.full.quality)
+    assert cheaper is not None
+    assert cheaper.vector_bytes <= 64
+    assert better is None
+    assert neighbours([best], tight, best, PROFILE.full.quality) == (None, None)
+
+
+def test_a_share_of_a_full_model_that_is_worth_nothing_is_refused() -> None:
+    rows = [replace(row, quality=0.0) for row in PROFILE.rows]
+    with pytest.raises(DataError, match="quality is 0, of which nothing is a share; give the least quality in points"):
+        choose(rows, Budget(quality=0.97), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"latency_ms": 0}, "latency_ms must be a number above 0, not 0; leave it out"),
+        ({"texts_per_second": -1}, "texts_per_second must be a number above 0, not -1"),
+        ({"vector_bytes": float("nan")}, "vector_bytes must be a number above 0, not nan"),
+        ({"model_mb": float("inf")}, "model_mb must be a number above 0, not inf"),
+        ({"quality": True}, "quality must be a number above 0, not True"),
+        ({"quality": "97%"}, "quality must be a number above 0, not '97%'"),
+        ({"quality": 101}, "quality is a share up to 1 or points up to 100, not 101; write 0.97 or 75"),
+        ({"prefer": "beauty"}, "prefer is one of quality, latency, vectors, model, not 'beauty'"),
+    ],
+)
+def test_a_budget_that_cannot_be_is_refused(given: dict[str, object], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        Budget(**given)  # type: ignore[arg-type]
+
+
+def test_budgets_in_words() -> None:
+    everything = Budget(latency_ms=2.5, texts_per_second=1000, vector_bytes=64, model_mb=10, quality=75, prefer="model")
+    assert str(everything) == (
+        "p95 latency of at most 2.5 ms, at least 1,000 texts/s, at most 64 bytes a vector, a model of at most 10 MB, "
+        "a quality of at least 75, preferring model"
+    )
+    assert str(Budget()) == "no limits"
+    assert str(Budget(quality=1)) == "at least 100% of the full quality"
+    assert [Budget(**{cost: 1}).preferred for cost in COSTS] == ["quality"] * 4
+    assert Budget().preferred == Budget(quality=75).preferred == "latency"

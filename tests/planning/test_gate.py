@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from profiles import budgets, made_profile, profiles
+
+from demitasse import Budget, Cut, DataError
+from demitasse.cli.budget_options import least_quality, share
+from demitasse.planning.gate import Gate
+from demitasse.planning.profile import Profile
+
+NEW, OLD = made_profile(slower=1.3, worse=1.0), made_profile()
+
+
+@given(profiles(), budgets())
+def test_a_row_fails_as_often_as_it_breaks_limits(profile: Profile, budget: Budget) -> None:
+    if not budget.limits:
+        return
+    failures = Gate(budget).failures(profile, profile.rows)
+    for row in profile.rows:
+        broken = budget.broken(row, profile.full.quality)
+        assert len([failure for failure in failures if failure.row is row]) == len(broken)
+
+
+@given(profiles(), st.floats(0, 1))
+def test_a_drop_is_from_the_full_model(profile: Profile, most: float) -> None:
+    failed = {failure.row for failure in Gate(Budget(), max_drop=most).failures(profile, profile.rows)}
+    assert failed == {row for row in profile.rows if 1 - row.quality / profile.full.quality > most}
+    assert profile.full not in failed
+
+
+def test_over_is_over_however_noisy() -> None:
+    noisy = [replace(row, timing=replace(row.timing, noise=10.0)) for row in NEW.select([Cut(3, 128)], ["fp32"])]
+    failures = Gate(Budget(latency_ms=3.899)).failures(NEW, noisy)
+    assert [(failure.value, failure.allowed) for failure in failures] == [("p95 3.900 ms", "at most 3.899")] * 4
+
+
+def test_a_drop_from_a_baseline_is_row_by_row() -> None:
+    rows = NEW.select([Cut(3, 128)])
+    assert Gate(Budget(), max_drop=0.013, baseline=OLD).failures(NEW, rows) == []
+    failures = Gate(Budget(), max_drop=0.012, baseline=OLD).failures(NEW, rows)
+    # 1 of 80, 79.5, 79, 78.5 in fp32, and of a point less in int8
+    assert failures[0].value == "quality 1.25% below the baseline"
+    assert failures[0].allowed == "at most 1.2%"
+    assert len(failures) == 8
+    assert Gate(Budget(), max_drop=0.0, baseline=NEW).failures(NEW, NEW.rows) == []
+
+
+def test_slower_counts_beyond_the_noise_of_both() -> None:
+    rows = NEW.select([Cut(1, 32)], ["int8"], ["float32"])
+    failures = Gate(Budget(), max_slowdown=0.25, baseline=OLD).failures(NEW, rows)
+    assert [failure.value for failure in failures] == [
+        *("p95 30.0% slower than the baseline", "batches 30.0% slower than the baseline"),
+    ]
+    assert failures[0].allowed == "at most 25%, and noise of 4.0%"
+    assert Gate(Budget(), max_slowdown=0.27, baseline=OLD).failures(NEW, rows) == []
+    assert Gate(Budget(), max_slowdown=0.0, baseline=NEW).failures(OLD, rows) == []
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    gate = Gate(Budget(), max_drop=0.01, baseline=OLD)
+    with pytest.raises(
+        DataError, match=r"has 'nDCG@10' for quality and the baseline 'Spearman, .*; measure both alike"
+    ):
+        gate.failures(replace(NEW, measure="nDCG@10"), NEW.rows)
+    fewer = replace(OLD, rows=OLD.select(precisions=["fp32"]))
+    with pytest.raises(DataError, match="the baseline lacks 1x32 int8, float32 vectors; measure both at the same cuts"):
+        replace(gate, baseline=fewer).failures(NEW, NEW.rows)
+    assert replace(gate, baseline=fewer).failures(OLD, OLD.select(precisions=["fp32"])) == []
+    with pytest.raises(DataError, match="the profile lacks 1x32 int8, float32 vectors of the baseline"):
+        gate.failures(fewer, fewer.rows)
+
+
+def test_a_gate_must_check_something() -> None:
+    with pytest.raises(DataError, match=r"nothing to check; give a limit, such as --max-drop 1%"):
+        Gate(Budget())
+    with pytest.raises(DataError, match=r"--max-slowdown compares with an earlier profile; .* --baseline old.json"):
+        Gate(Budget(), max_slowdown=0.1)
+    worthless = replace(OLD, rows=tuple(replace(row, quality=0.0) for row in OLD.rows))
+    with pytest.raises(DataError, match="quality of 3x128 fp32, float32 vectors is 0, below which nothing is a share"):
+        Gate(Budget(), max_drop=0.01).failures(worthless, worthless.rows)
+
+
+def test_other_machines_are_noticed_where_times_are_compared() -> None:
+    elsewhere = replace(OLD, made={"machine": {"processor": "Another"}})
+    assert Gate(Budget(), max_slowdown=0.1, baseline=elsewhere).elsewhere(NEW)
+    assert not Gate(Budget(), max_slowdown=0.1, baseline=OLD).elsewhere(NEW)
+    assert not Gate(Budget(), max_drop=0.1, baseline=elsewhere).elsewhere(NEW)
+    assert not Gate(Budget(latency_ms=1)).elsewhere(NEW)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("97%", 0.97), (" 97.5 % ", 0.975), ("0.5", 0.5), ("1", 1), ("75", 75)])
+def test_least_qualities(text: str, expected: float) -> None:
+    assert least_quality(text) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("text", ["", "high", "-1", "97%%", "1e3", "nan", "101%", "٩٧%"])
+def test_what_is_no_least_quality(text: str) -> None:
+    with pytest.raises(DataError, match=f"--min-quality {text!r} (cannot be read|is more than the full)"):
+        least_quality(text)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("1%", 0.01), ("150%", 1.5), ("0.2", 0.2), ("0", 0.0)])
+def test_shares(text: str, expected: float) -> None:
+    assert share(text, "--max-drop") == pytest.approx(expected)
+
+
+def test_a_bare_one_could_mean_two_things() -> None:
+    with pytest.raises(DataError, match="--max-drop '1' could be a share or percent; write 1% or a share below 1"):
+        share("1", "--max-drop")
+    with pytest.raises(DataError, match="--max-drop 'all' cannot be read; write 1%"):
+        share("all", "--max-drop")
+    assert share(None, "--max-drop") is None
+    assert least_quality(None) is None

@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zoo
+
+from demitasse import (
+    BackboneError,
+    Cut,
+    CutError,
+    DataError,
+    Encoder,
+    FolderError,
+    MeasureOptions,
+    Profile,
+    evaluate,
+    grid,
+    load,
+    measure,
+)
+from demitasse.encoding.block_files import BUILT_IN as BLOCKS
+from demitasse.encoding.vectors import STORED, vector_bytes
+from demitasse.evaluation.tasks import PairTask, SearchTask
+from demitasse.planning import measure as measuring
+from demitasse.planning.profile_json import read_profile
+
+QUICK = MeasureOptions(rounds=2, seconds=0.01)
+TEXTS = [*dict.fromkeys(zoo.sentences(130, seed=3))][:120]
+TASK = PairTask("pairs", "pairs", tuple(TEXTS[:40]), tuple(TEXTS[40:80]), np.arange(40.0) % 6, binary=False)
+
+
+@pytest.fixture(scope="module")
+def blocks() -> Encoder:
+    return load().cut(3, 64)
+
+
+@pytest.fixture(scope="module")
+def shallow(encoder: Encoder) -> Encoder:
+    """Of one layer: exporting takes its time."""
+    return encoder.cut(layers=1)
+
+
+@pytest.fixture(scope="module")
+def profile(shallow: Encoder) -> Profile:
+    """Of a model on torch, which is measured as blocks."""
+    return measure(shallow, [TASK], options=QUICK)
+
+
+def test_there_is_a_row_for_each_cut_precision_and_kind(profile: Profile, shallow: Encoder) -> None:
+    cuts = grid(range(2), [32])
+    places = {(row.cut, row.precision, row.vectors) for row in profile.rows}
+    assert len(places) == len(profile.rows)
+    assert places == {(cut, precision, kind) for cut in cuts for precision in ("fp32", "int8") for kind in STORED}
+    assert profile.full.cut == Cut(1, 32)
+    assert (profile.full.precision, profile.full.vectors) == ("fp32", "float32")
+    assert profile.fingerprint == shallow.fingerprint
+    assert profile.model == shallow.name
+    assert profile.measure == "Spearman on pairs"
+    assert profile.batch == 32
+    assert profile.others == ()
+
+
+def test_quality_and_its_error_are_those_of_evaluate(profile: Profile, shallow: Encoder) -> None:
+    evaluation = evaluate(shallow, [TASK])
+    for row in profile.rows:
+        if row.precision == "fp32" and row.vectors == "float32":
+            assert row.quality == pytest.approx(evaluation.score("pairs", row.cut), abs=0.5)
+    low, high = evaluation.interval("pairs", shallow.full)
+    assert profile.quality_error == pytest.approx((high - low) / 2, abs=0.5)
+
+
+def test_bytes_are_those_of_the_blocks_and_of_the_vectors(profile: Profile) -> None:
+    sizes = {(row.precision, row.cut): row.model_mb for row in profile.rows}
+    assert sizes["int8", Cut(1, 32)] < sizes["fp32", Cut(1, 32)]
+    assert sizes["fp32", Cut(0, 32)] < sizes["fp32", Cut(1, 32)]
+    assert all(row.vector_bytes == vector_bytes(row.cut.dims, row.vectors) for row in profile.rows)
+
+
+def test_a_number_of_layers_has_one_time_at_a_precision(blocks: Encoder) -> None:
+    options = MeasureOptions(cuts=grid([0, 3], [8, 32, 64]), rounds=2, seconds=0.01)
+    profile = measure(blocks, options=options)
+    times = {(row.cut.layers, row.precision): row.timing for row in profile.rows}
+    assert all(row.timing == times[row.cut.layers, row.precision] for row in profile.rows)
+    assert len(times) == 2
+    assert times[0, "int8"].p50_ms < times[3, "int8"].p50_ms
+    assert times[0, "int8"].texts_per_second > times[3, "int8"].texts_per_second
+    assert all(0 < timing.p50_ms <= timing.p95_ms for timing in times.values())
+
+
+def test_blocks_have_the_precision_they_have(blocks: Encoder) -> None:
+    profile = measure(blocks, options=MeasureOptions(cuts=[Cut(1, 32)], vectors=["binary"], rounds=2, seconds=0.01))
+    assert {row.precision for row in profile.rows} == {"int8"}
+    assert {(row.cut, row.vectors) for row in profile.rows} == {
+        (cut, kind) for cut in (Cut(1, 32), Cut(3, 64)) for kind in ("float32", "binary")
+    }
+    with pytest.raises(DataError, match="fp32 of this model cannot be measured; it can be in int8"):
+        measure(blocks, options=MeasureOptions(precisions=["fp32"]))
+
+
+def test_half_precision_is_measured_as_it_is(model_folder: Callable[..., Path]) -> None:
+    half = load(model_folder("BERT"), device="cpu", dtype="bfloat16")
+    profile = measure(half, [TASK], options=MeasureOptions(cuts=[Cut(1, 32)], rounds=2, seconds=0.01))
+    assert {row.precision for row in profile.rows} == {"bf16"}
+    assert profile.made["runs_on"] == "cpu bfloat16"
+
+
+def test_without_the_export_extra_torch_itself_is_measured(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.warns(UserWarning, match=r"fp32 was measured on torch: .* pip install 'demitasse\[export\]'"):
+        profile = measure(encoder, [TASK], options=QUICK)
+    assert {row.precision for row in profile.rows} == {"fp32"}
+    assert len(profile.made["notes"]) == 1
+    with pytest.raises(DataError, match=r"int8 of this model cannot be measured \(fp32 was .* needs onnxscript"):
+        measure(encoder, [TASK], options=MeasureOptions(precisions=["int8"]))
+
+
+@pytest.mark.parametrize("kind", [FolderError, BackboneError])
+def test_what_blocks_cannot_hold_is_measured_on_torch_and_said(
+    kind: type[Exception], encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(encoder: object, out: Path, traced: Path | None, *, format: str, progress: bool | None) -> None:
+        assert traced is None
+        raise kind(f"{format} cannot hold it")
+
+    monkeypatch.setattr("demitasse.exporting.export.export_traced", refused)
+    with pytest.warns(UserWarning, match="cannot hold it") as warned:
+        profile = measure(encoder, [TASK], options=QUICK)
+    assert {row.precision for row in profile.rows} == {"fp32"}
+    said = [
+        "fp32 was measured on torch, not as blocks: blocks cannot hold it",
+        "int8 was not measured: blocks-int8 cannot hold it",
+    ]
+    assert [str(one.message) for one in warned] == said == profile.made["notes"]
+    with pytest.raises(DataError, match=r"int8 of this model .* \(int8 was not measured: .*\); leave precisions out"):
+        measure(encoder, [TASK], options=MeasureOptions(precisions=["int8"]))
+    with pytest.raises(DataError, match="fp16 of this model cannot be measured; it can be in fp32 and int8"):
+        measure(encoder, [TASK], options=MeasureOptions(precisions=["fp16"]))
+
+
+def test_other_models_are_measured_beside_it(blocks: Encoder, model_folder: Callable[..., Path]) -> None:
+    folder = model_folder("DistilBERT")
+    profile = measure(blocks, [TASK], options=QUICK, compare=[folder, load().cut(1, 32)])
+    first, second = profile.others
+    assert (first.name, str(first)) == ("tiny", "tiny 3x32 fp32, float32 vectors")
+    assert second.name == "all-MiniLM-L6-v2"
+    assert (second.cut, second.precision, second.vector_bytes) == (Cut(1, 32), "int8", 128)
+    other = load(folder, device="cpu")
+    assert first.quality == pytest.approx(
+        evaluate(other, [TASK], cuts=[other.full]).score("pairs", other.full), abs=0.01
+    )
+    assert first.model_mb == other.model_bytes(other.full) / 1e6
+    assert first.timing != second.timing
+
+
+def test_agreement_needs_no_labels(blocks: Encoder, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    profile = measure(blocks, texts=tmp_path / "texts.txt", options=QUICK)
+    assert profile.measure == "agreement with the full model on 120 texts of texts.txt"
+    assert profile.full.quality == 100
+    assert profile.quality_error == 0
+    by_cut = {row.cut: row.quality for row in profile.rows if row.vectors == "float32"}
+    assert by_cut[Cut(3, 64)] > by_cut[Cut(2, 64)] > by_cut[Cut(0, 32)] > 10
+    with pytest.raises(DataError, match="another model cannot be compared on texts without labels"):
+        measure(blocks, texts=TEXTS, compare=[load()])
+
+
+def test_a_profile_says_where_and_when_it_was_made(profile: Profile, tmp_path: Path) -> None:
+    made = profile.made
+    assert made["machine"]["cores"] >= 1
+    assert made["machine"]["processor"]
+    assert {"demitasse", "numpy", "onnxruntime", "python"} <= made["versions"].keys()
+    assert made["rounds"] == 2
+    assert made["single_texts"] == 80
+    assert made["date"].startswith("20")
+    json.dumps(made)
+    profile.save(tmp_path / "profile.json")
+    assert read_profile(tmp_path / "profile.json") == profile
+
+
+def test_no_text_is_timed_that_was_met_before(blocks: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory of words is empty at the start of each turn, and that of the encoder itself is left alone."""
+    blocks.encode(TEXTS)
+    remembered = len(blocks.reader.tokens._memory.counts)  # type: ignore[attr-defined]
+    made = []
+    real = type(blocks.reader).anew
+
+    def anew(self: object) -> object:
+        made.append(real(self))  # type: ignore[arg-type]
+        assert len(made[-1].tokens._memory.counts) == 0  # type: ignore[attr-defined]
+        return made[-1]
+
+    monkeypatch.setattr(type(blocks.reader), "anew", anew)
+    search = SearchTask("s", "s", tuple(TEXTS), ("kan",), ({0: 1.0},), (None,))
+    measure(blocks, [search], options=MeasureOptions(cuts=[blocks.full], rounds=2, seconds=0.01))
+    assert len(made) == 3  # to warm up, and for each round
+    assert all(len(reader.tokens._memory.counts) > 0 for reader in made)  # type: ignore[attr-defined]
+    assert remembered > 0
+
+
+def test_without_an_encoder_it_is_the_built_in_one_and_needs_no_torch() -> None:
+    program = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import demitasse as dt\n"
+        "profile = dt.measure(options=dt.MeasureOptions(cuts=[dt.Cut(0, 32)], rounds=2, seconds=0.01))\n"
+        "print(profile.model, profile.full.cut, profile.measure, sep='; ')"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout == "built-in; 6x384; mean of Spearman on sample-pairs and nDCG@10 on sample-search\n"
+
+
+def test_work_is_counted_for_the_bar(blocks: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    from contextlib import contextmanager
+
+    totals: dict[str, list[int]] = {}
+
+    @contextmanager  # type: ignore[arg-type]
+    def bar(label: str, total: int, *, show: bool | None = None):  # type: ignore[no-untyped-def]
+        totals[label] = [total, 0]
+
+        def advance(steps: int, note: str = "") -> None:
+            totals[label][1] += steps
+
+        yield advance
+
+    monkeypatch.setattr(measuring, "progress_bar", bar)
+    measure(blocks, [TASK], options=MeasureOptions(rounds=2, seconds=0.01), compare=[load().cut(0, 32)])
+    assert totals == {"measuring quality": [160, 160], "timing": [10, 10]}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rounds": 1}, "rounds is 1; give a whole number of at least 2"),
+        ({"batch": 0}, "batch is 0"),
+        ({"batch": True}, "batch is True"),
+        ({"seconds": 0}, "seconds is 0; give a number above 0"),
+        ({"seconds": "60"}, "seconds is '60'"),
+        ({"vectors": ["int4"]}, r"vectors is \['int4'\]; give a list of some of float32, float16, int8, binary"),
+        ({"vectors": "int8"}, "vectors is 'int8'; give a list"),
+        ({"precisions": []}, "precisions is empty; name at least one"),
+        ({"precisions": ["int4"]}, "give a list of some of fp32"),
+    ],
+)
+def test_bad_options_are_named(options: dict[str, object], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        MeasureOptions(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: measure("MiniLM"), DataError, "a str cannot be measured; give an encoder"),
+        (lambda: measure(load(), compare="MiniLM"), DataError, "compare must be a list, not one str"),
+        (lambda: measure(load(), compare=[BLOCKS, BLOCKS]), DataError, "model is to be compared twice; name each"),
+        (lambda: measure(load(), options=MeasureOptions(cuts=[Cut(9, 8)])), CutError, "deeper than this encoder"),
+        (lambda: measure(load(), options=MeasureOptions(cuts=[])), CutError, "give at least one"),
+        (lambda: measure(load(), options=MeasureOptions(cuts=["3x128"])), CutError, "such as"),  # type: ignore[list-item]
+        (lambda: measure(load(), ["nowhere"]), DataError, "there is no task 'nowhere'"),
+    ],
+)
+def test_bad_calls_are_named(call: Callable[[], object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()

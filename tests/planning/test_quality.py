@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zoo
+
+from demitasse import Cut, DataError, Encoder, evaluate, grid, load, restore, store
+from demitasse.encoding.vectors import STORED
+from demitasse.evaluation.tasks import PairTask, SearchTask
+from demitasse.planning.agreement import Reference
+from demitasse.planning.quality import Agreed, Scored, quality_source
+from demitasse.planning.timing import plan_work
+
+TEXTS = [*dict.fromkeys(zoo.sentences(170, seed=3))][:160]
+CUTS = grid([0, 2, 3], [8, 32])
+
+
+def pairs(name: str, group: str, start: int = 0) -> PairTask:
+    gold = np.random.default_rng(start).integers(0, 6, 40).astype(float)
+    return PairTask(name, group, tuple(TEXTS[start : start + 40]), tuple(TEXTS[start + 40 : start + 80]), gold, False)
+
+
+SEARCH = SearchTask("search", "search", tuple(TEXTS[:60]), tuple(TEXTS[-20:]), ({3: 1.0, 7: 2.0},) * 20, (None,) * 20)
+
+
+def qualities(encoder: Encoder, tasks: Sequence[PairTask | SearchTask], cuts: Sequence[Cut] = CUTS):  # type: ignore[no-untyped-def]
+    return Scored(tasks).qualities({"fp32": encoder}, cuts, STORED, lambda steps: None)
+
+
+def test_quality_is_the_mean_of_groups_as_evaluate_has_them(encoder: Encoder) -> None:
+    tasks = [pairs("one", "both"), pairs("two", "both", 30), SEARCH]
+    found = qualities(encoder, tasks)
+    evaluation = evaluate(encoder, tasks, cuts=CUTS, resamples=0)
+    for cut in CUTS:
+        expected = (evaluation.score("both", cut) + evaluation.score("search", cut)) / 2
+        assert found.values["fp32", cut, "float32"] == pytest.approx(expected)
+    assert len(found.values) == len(CUTS) * len(STORED)
+
+
+@pytest.mark.parametrize("task", [pairs("one", "one"), SEARCH], ids=["pairs", "search"])
+def test_the_error_is_half_the_interval_of_the_full_size(task: PairTask | SearchTask, encoder: Encoder) -> None:
+    low, high = evaluate(encoder, [task], cuts=[encoder.full]).interval(task.name, encoder.full)
+    assert qualities(encoder, [task]).error == pytest.approx((high - low) / 2)
+
+
+@pytest.mark.parametrize("kind", STORED)
+def test_vectors_are_judged_as_they_are_kept(kind: str, encoder: Encoder) -> None:
+    task = pairs("one", "one")
+    found = qualities(encoder, [task, SEARCH])
+    for cut in (Cut(2, 8), encoder.full):
+        small = encoder.cut(*cut)
+        sides = [small.encode(side.texts, prompt=side.prompt) for side in (*task.sides, *SEARCH.sides)]
+        left, right, queries, documents = (restore(store(side, kind), kind, cut.dims) for side in sides)
+        expected = (task.score(left, right).main + SEARCH.score(queries, documents).main) / 2
+        assert found.values["fp32", cut, kind] == pytest.approx(expected, abs=0.5)  # rounding may swap two ranks
+
+
+def test_fewer_bytes_cost_quality_on_real_vectors() -> None:
+    blocks = load()
+    judge = quality_source(None, None)
+    found = judge.qualities({"int8": blocks}, [blocks.full], STORED, lambda steps: None).values
+    whole, half, byte, bit = (found["int8", blocks.full, kind] for kind in STORED)
+    assert half == pytest.approx(whole, abs=0.2)
+    assert byte == pytest.approx(whole, abs=1)
+    assert whole - 15 < bit < whole - 1
+
+
+def test_what_quality_is_stands_in_words() -> None:
+    assert quality_source(None, None).measure == "mean of Spearman on sample-pairs and nDCG@10 on sample-search"
+    assert Scored([SEARCH]).measure == "nDCG@10 on search"
+    assert (
+        Scored([pairs("a", "sts"), pairs("b", "sts", 9), SEARCH]).measure
+        == "mean of Spearman on sts and nDCG@10 on search"
+    )
+    assert quality_source(None, TEXTS).measure == "agreement with the full model on 160 texts of a list"
+
+
+def test_queries_come_alone_and_documents_in_batches() -> None:
+    judge = Scored([SEARCH])
+    work = plan_work(judge.alone, judge.batched, 32)
+    assert {prompt for _, prompt in work.singles} == {"query"}
+    assert {texts[0] for texts, _ in work.singles} == {*SEARCH.queries}
+    ((texts, prompt),) = work.batches
+    assert prompt == "document"
+    assert len({*texts}) == len(texts) == 32
+    assert {*texts} <= {*SEARCH.documents}
+    both = Scored([pairs("one", "one")])
+    assert both.alone == both.batched
+    assert {text for text, _ in both.alone} == {*TEXTS[:80]}
+
+
+def test_agreement_is_with_the_first_encoder_at_its_full_size(encoder: Encoder) -> None:
+    judge = Agreed(TEXTS, "x.txt")
+    small = encoder.cut(layers=2)
+    found = judge.qualities({"fp32": encoder, "other": small}, grid([0, 2], [8, 32]), STORED, lambda steps: None).values
+    reference = Reference(encoder.encode(TEXTS))
+    for cut in grid([0, 2], [8, 32]):
+        expected = reference.agreement(encoder.cut(*cut).encode(TEXTS))
+        assert found["fp32", cut, "float32"] == pytest.approx(expected, abs=0.5)
+        assert found["other", cut, "float32"] == pytest.approx(expected, abs=0.5)
+    whole = judge.qualities({"fp32": encoder}, [encoder.full], STORED, lambda steps: None)
+    assert whole.values["fp32", encoder.full, "float32"] == 100
+    assert 0 < whole.values["fp32", encoder.full, "binary"] < whole.values["fp32", encoder.full, "int8"] < 100
+    assert whole.error == 0
+
+
+def test_texts_are_read_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("\n".join([*TEXTS, "", *TEXTS]))
+    judge = quality_source(None, tmp_path / "mine.txt")
+    assert isinstance(judge, Agreed)
+    assert judge.texts == TEXTS
+    assert judge.measure == "agreement with the full model on 160 texts of mine.txt"
+    assert quality_source(None, str(tmp_path / "mine.txt")) == judge
+
+
+def test_one_thing_is_judged_by() -> None:
+    with pytest.raises(DataError, match=r"both tasks and texts were given, .*; give one of them"):
+        quality_source(["sample"], TEXTS)
+    with pytest.raises(DataError, match="tasks must be a list"):
+        quality_source("sample", None)
+    with pytest.raises(DataError, match=r"cannot read 'nowhere\.txt'"):
+        quality_source(None, "nowhere.txt")

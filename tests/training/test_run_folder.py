@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from demitasse import Cut, FolderError
+from demitasse.objectives.compression import Principal
+from demitasse.objectives.elastic import Elastic
+from demitasse.objectives.pair_losses import InfoNCE
+from demitasse.objectives.published import AdaptiveLayer, Espresso, Matryoshka, Starbucks
+from demitasse.training.options import TrainOptions
+from demitasse.training.run_folder import CHECKPOINT, LOG, RUN, RunFolder, plain
+
+RUN_OF = {"options": {"batch": 8, "seed": 0}, "objective": {"name": "Elastic"}, "data": [{"rows": 9}], "base": {}}
+
+
+def begun(path: Path) -> RunFolder:
+    folder = RunFolder(path / "run", writes=True)
+    folder.begin(RUN_OF, resume=False)
+    return folder
+
+
+def lines(folder: RunFolder) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder.path / LOG).read_text().splitlines()]
+
+
+def refused(folder: RunFolder, description: dict[str, Any], *, resume: bool) -> str:
+    with pytest.raises(FolderError) as raised:
+        folder.begin(description, resume=resume)
+    return str(raised.value).replace(str(folder.path), "RUN")
+
+
+def test_a_run_is_described(tmp_path: Path) -> None:
+    written = json.loads((begun(tmp_path).path / RUN).read_text())
+    assert {key: written[key] for key in RUN_OF} == RUN_OF
+    assert set(written["versions"]) == {
+        *("demitasse", "python", "torch", "transformers", "accelerate", "numpy", "tokenizers")
+    }
+
+
+def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
+    folder = begun(tmp_path)
+    sentence = refused(folder, RUN_OF, resume=False)
+    assert sentence == "RUN holds a run already; resume it (--resume), or choose a new folder"
+    (folder.path / RUN).rename(folder.path / "other.json")
+    sentence = refused(folder, RUN_OF, resume=False)
+    assert sentence == "RUN is not empty; remove its files, or choose a new folder"
+    assert [path.name for path in folder.path.iterdir()] == ["other.json"]
+
+
+def test_an_empty_folder_will_do(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    begun(tmp_path)
+
+
+def test_there_must_be_something_to_go_on_from(tmp_path: Path) -> None:
+    sentence = "RUN holds no checkpoint to go on from; start without resume"
+    assert refused(RunFolder(tmp_path / "none", writes=True), RUN_OF, resume=True) == sentence
+    folder = begun(tmp_path)
+    assert refused(folder, RUN_OF, resume=True) == sentence
+    folder.save({"total": 3})
+    folder.begin(RUN_OF, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"options": {"batch": 16, "seed": 0}}, "RUN/run.json has other options than this run (batch: 8 then, 16 now)"),
+        (
+            {"options": {"seed": 1}},
+            "RUN/run.json has other options than this run (batch: 8 then, None now, seed: 0 then, 1 now)",
+        ),
+        (
+            {"objective": {"name": "Espresso"}},
+            "RUN/run.json has other objective than this run (name: 'Elastic' then, 'Espresso' now)",
+        ),
+        (
+            {"data": [{"rows": 10}]},
+            "RUN/run.json has other data than this run ([{'rows': 9}] then, [{'rows': 10}] now)",
+        ),
+        ({"base": {"full": "3x32"}}, "RUN/run.json has other base than this run (full: None then, '3x32' now)"),
+    ],
+)
+def test_a_run_goes_on_only_as_it_began(tmp_path: Path, changed: dict[str, Any], sentence: str) -> None:
+    folder = begun(tmp_path)
+    folder.save({"total": 3})
+    cure = "; resume with the same, or start in a new folder"
+    assert refused(folder, {**RUN_OF, **changed}, resume=True) == sentence + cure
+
+
+def test_what_does_not_matter_may_change(tmp_path: Path) -> None:
+    folder = begun(tmp_path)
+    folder.save({"total": 3})
+    before = (folder.path / RUN).read_bytes()
+    folder.begin({**RUN_OF, "processes": 2, "options": {"seed": 0, "batch": 8}}, resume=True)
+    assert (folder.path / RUN).read_bytes() == before
+
+
+def test_all_options_and_objectives_survive_json(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run", writes=True)
+    asked = {
+        "options": plain(TrainOptions(prompts=("a", "b"), loss=InfoNCE(0.1))),
+        "objective": plain(Starbucks((Cut(3, 128),))),
+    }
+    folder.begin(asked, resume=False)
+    folder.save({"total": 1})
+    folder.begin(asked, resume=True)
+
+
+def test_what_was_saved_comes_back(tmp_path: Path) -> None:
+    folder = begun(tmp_path)
+    state = {"total": 3, "weights": {"a": torch.arange(3.0)}, "sampler": {"waiting": [[0, 1]]}, "best": float("-inf")}
+    folder.save({"total": 1})
+    folder.save(state)
+    saved = folder.saved()
+    torch.testing.assert_close(saved.pop("weights"), state.pop("weights"))
+    assert saved == state
+
+
+def test_lines_of_steps_that_will_be_made_again_are_dropped(tmp_path: Path) -> None:
+    folder = begun(tmp_path)
+    folder.save({"total": 20})
+    entries = [{"step": step, "loss": step / 10} for step in (10, 20, 30)]
+    for entry in [*entries[:2], {"step": 20, "dev": 50.0}, entries[2], {"step": 30, "dev": 60.0}]:
+        folder.log(entry)
+    folder.saved()
+    assert lines(folder) == [*entries[:2], {"step": 20, "dev": 50.0}]
+
+
+@pytest.mark.parametrize("half", ['{"step": 1, "lo', "{", "3", '{"loss": 1}'])
+def test_half_a_line_is_dropped_and_the_next_one_stands_alone(tmp_path: Path, half: str) -> None:
+    folder = begun(tmp_path)
+    folder.save({"total": 20})
+    folder.log({"step": 10})
+    with (folder.path / LOG).open("a") as file:
+        file.write(half)
+    folder.saved()
+    folder.log({"step": 30})
+    assert lines(folder) == [{"step": 10}, {"step": 30}]
+
+
+def whole_checkpoint(folder: RunFolder) -> bytes:
+    folder.save({"total": 3, "weights": torch.zeros(1000)})
+    return (folder.path / CHECKPOINT).read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["empty", "half", "rubbish", "another's"])
+def test_a_broken_checkpoint_is_told_in_a_sentence(tmp_path: Path, kind: str) -> None:
+    folder = begun(tmp_path)
+    whole = whole_checkpoint(folder)
+    broken = {"empty": b"", "half": whole[: len(whole) // 2], "rubbish": b"rubbish"}
+    if kind in broken:
+        (folder.path / CHECKPOINT).write_bytes(broken[kind])
+    else:
+        folder.save({"weights": torch.zeros(3)})
+    folder.log({"step": 10})
+    with pytest.raises(FolderError) as raised:
+        folder.saved()
+    begin, _, rest = str(raised.value).partition(" cannot be read (")
+    why, _, cure = rest.rpartition("); ")
+    assert begin == str(folder.path / CHECKPOINT)
+    assert 0 < len(why) <= 200
+    assert cure == "start again in a new folder"
+    assert lines(folder) == [{"step": 10}]  # nothing was forgotten for it
+
+
+def test_only_one_process_writes(tmp_path: Path) -> None:
+    other = RunFolder(tmp_path / "run", writes=False)
+    other.begin(RUN_OF, resume=False)
+    assert not other.path.exists()
+    folder = begun(tmp_path)
+    other.begin(RUN_OF, resume=False)  # it comes when the first has written, and is no other run
+    other.log({"step": 1})
+    other.save({"total": 1})
+    assert [path.name for path in other.path.iterdir()] == [RUN]
+    folder.save({"total": 1})
+    folder.log({"step": 5})
+    assert other.saved() == {"total": 1}
+    assert lines(folder) == [{"step": 5}]
+
+
+@dataclass(frozen=True)
+class Outer:
+    sizes: tuple[Any, ...]
+    inner: Any = None
+
+
+def test_objectives_as_json_has_them() -> None:
+    assert plain(Cut(3, 128)) == "3x128"
+    assert plain(Starbucks((Cut(3, 128), Cut(6, 384)))) == {
+        **{"name": "Starbucks", "sizes": ["3x128", "6x384"]},
+        **{"kl_weight": 0.3, "detach": False},
+    }
+    compress = {"name": "Principal", "momentum": 0.9, "temperature": 1.0, "weight": 0.1}
+    espresso = {"name": "Espresso", "dims": 64, "compress": compress, "express": True}
+    assert plain(Espresso(64, Principal(0.9))) == espresso
+    inner = plain(AdaptiveLayer(Matryoshka((8, 16))))["inner"]
+    assert inner == {"name": "Matryoshka", "dims": [8, 16], "weights": None, "per_step": -1}
+    assert plain(Elastic())["teacher"] is None
+    deep = plain(Outer((1, (Cut(0, 1), Outer(())), "x")))
+    assert deep == {
+        **{"name": "Outer", "inner": None},
+        "sizes": [1, ["0x1", {"name": "Outer", "sizes": [], "inner": None}], "x"],
+    }
+    assert plain(TrainOptions())["loss"] == {"name": "InfoNCE", "temperature": 0.05, "both_ways": False}
