@@ -30,7 +30,7 @@ import demitasse as dt
 from demitasse.cut import usual_dims
 from demitasse.evaluation.task_files import read_tasks
 from demitasse.evaluation.tasks import PairTask
-from demitasse.host.threads import cores
+from demitasse.host.machine import cores
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

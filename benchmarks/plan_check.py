@@ -37,7 +37,7 @@ BATCH = 32
 
 
 def sample() -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
-    folder = files("demitasse")
+    folder = files("demitasse") / "assets"
     pairs, questions = (
         [json.loads(line) for line in (folder / "sample" / name).read_text(encoding="utf-8").splitlines() if line]
         for name in ("pairs.jsonl", "questions.jsonl")

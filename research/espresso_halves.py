@@ -24,7 +24,7 @@ from torch import Tensor
 import demitasse as dt
 from demitasse.data.pairs import read_pairs
 from demitasse.data.sampler import Sampler
-from demitasse.host.result_files import save
+from demitasse.host.json_files import save_result
 from demitasse.objectives.protocol import Step
 from demitasse.training.gradients import by_column
 from demitasse.training.student import Student
@@ -80,7 +80,7 @@ def main() -> None:
         "batch": BATCH,
         "models": [measured(model, given.train) for model in given.models],
     }
-    save(found, given.json)
+    save_result(found, given.json)
     for row in found["models"]:
         print(json.dumps(row))
 

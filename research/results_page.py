@@ -38,8 +38,8 @@ from tried_tables import chosen, rates
 import demitasse as dt
 from demitasse.host.atomic import new_file
 from demitasse.host.bundled import corpus
-from demitasse.host.result_files import save
-from demitasse.host.threads import cores
+from demitasse.host.json_files import save_result
+from demitasse.host.machine import cores
 
 ROOT = Path(__file__).parents[1]
 TEMPLATE = Path(__file__).with_suffix(".md")
@@ -247,7 +247,7 @@ def main() -> None:
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "results.md", help="its figures are beside it")
     options = parser.parse_args()
     if options.time:
-        save(timed(options.time), options.results / f"{options.backbone}-time.json")
+        save_result(timed(options.time), options.results / f"{options.backbone}-time.json")
         return
     files = read_files(options.results)
     if not options.check:

@@ -56,8 +56,8 @@ if TYPE_CHECKING:  # the table below, as type checkers read it
     from demitasse.objectives.published import TwoDMSE as TwoDMSE
     from demitasse.planning.budget import Budget as Budget
     from demitasse.planning.budget import NothingFits as NothingFits
+    from demitasse.planning.measure import MeasureOptions as MeasureOptions
     from demitasse.planning.measure import measure as measure
-    from demitasse.planning.measure_options import MeasureOptions as MeasureOptions
     from demitasse.planning.profile import Profile as Profile
     from demitasse.planning.profile_json import read_profile as read_profile
     from demitasse.training.fit_exits import fit_exits as fit_exits
@@ -85,7 +85,7 @@ _PUBLIC: dict[str, tuple[str, dict[str, str]]] = {
     "InfoNCE": ("objectives.pair_losses", TRAIN),
     "Matryoshka": ("objectives.published", TRAIN),
     "Matryoshka2d": ("objectives.published", TRAIN),
-    "MeasureOptions": ("planning.measure_options", NONE),
+    "MeasureOptions": ("planning.measure", NONE),
     "MissingExtra": ("errors", NONE),
     "NothingFits": ("planning.budget", NONE),
     "Pairs": ("data.pairs", NONE),

@@ -17,7 +17,7 @@ import zoo
 from command_line import Ran
 
 from demitasse import Cut, Encoder, MeasureOptions, __version__, load, store
-from demitasse.encoding.block_files import BUILT_IN
+from demitasse.host.bundled import BUILT_IN
 
 TEXTS = ["kan lor", "mist", "", "tor vax zen"]
 

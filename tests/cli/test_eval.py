@@ -16,7 +16,7 @@ from command_line import Ran
 
 from demitasse import Cut, evaluate, load, read_evaluation
 from demitasse.cli.eval import numbers
-from demitasse.encoding.block_files import BUILT_IN
+from demitasse.host.bundled import BUILT_IN
 
 TEXTS = zoo.sentences(80, seed=9)
 

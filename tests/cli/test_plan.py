@@ -16,8 +16,8 @@ from command_line import Ran
 from profiles import made_profile
 
 from demitasse import Cut, Encoder, MeasureOptions, Profile, load, read_profile
-from demitasse.encoding.block_files import BUILT_IN
 from demitasse.encoding.vectors import STORED
+from demitasse.host.bundled import BUILT_IN
 
 FEW = ("--layers", "1,6", "--dims", "32,384", "--rounds", "2", "--seconds", "1")
 

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demitasse.data import row_files
+from demitasse.data import row_store
 from demitasse.data.columns import text_key
-from demitasse.data.pairs import Pairs, Row, read_pairs
+from demitasse.data.pairs import Example, Pairs, read_pairs
 from demitasse.errors import DataError, MissingExtra
 
 ROWS = [("a cup", "a mug"), ("caf\u00e9, to go", 'he said "now"'), ("two\nlines", "tab\there")]
@@ -183,19 +183,19 @@ def test_the_columns_say_what_a_row_is(
     row: dict[str, Any], kind: str, texts: tuple[str, ...], score: float | None
 ) -> None:
     source = read_pairs([row]).sources[0]
-    assert (source.kind, source[0]) == (kind, Row(texts, score))
+    assert (source.kind, source[0]) == (kind, Example(texts, score))
     assert source.texts_per_row == (len(texts) if kind != "groups" else 2)
 
 
 @pytest.mark.parametrize(
     ("row", "kind", "expected"),
     [
-        (("x", "y"), "pairs", Row(("x", "y"))),
-        (("x", "y", "z", "w"), "triples", Row(("x", "y", "z", "w"))),
-        (["x", "y", 1], "scored", Row(("x", "y"), 1.0)),
+        (("x", "y"), "pairs", Example(("x", "y"))),
+        (("x", "y", "z", "w"), "triples", Example(("x", "y", "z", "w"))),
+        (["x", "y", 1], "scored", Example(("x", "y"), 1.0)),
     ],
 )
-def test_rows_without_names(row: Any, kind: str, expected: Row, tmp_path: Path) -> None:
+def test_rows_without_names(row: Any, kind: str, expected: Example, tmp_path: Path) -> None:
     for given_rows in ([row], json_lines(tmp_path / "r.jsonl", row)):
         source = read_pairs(given_rows).sources[0]
         assert (source.kind, source[0]) == (kind, expected)
@@ -362,9 +362,9 @@ def test_only_the_columns_that_are_named_are_used() -> None:
     data = read_pairs(rows[:1], columns={"q": "anchor", "r": "positive"})
     assert (data.sources[0].kind, rows_of(data)) == ("pairs", [("x", "y")])
     data = read_pairs(rows[:1], columns={"q": "a", "s": "b", "score": "score"})
-    assert data.sources[0][0] == Row(("x", "z"), 3.0)
+    assert data.sources[0][0] == Example(("x", "z"), 3.0)
     data = read_pairs(rows[:1], columns={"q": "anchor", "r": "positive", "s": "negative_1"})
-    assert data.sources[0][0] == Row(("x", "y", "z"))
+    assert data.sources[0][0] == Example(("x", "y", "z"))
     with pytest.raises(DataError, match="source 0 row 1: 'r' is missing; mend the row"):
         read_pairs(rows, columns={"q": "anchor", "r": "positive"})
 
@@ -415,7 +415,7 @@ def test_a_key_of_a_text_is_its_own_key(text: str) -> None:
 def test_rows_are_on_disk_beyond_the_limit(
     held: int, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_files, "HELD", held)
+    monkeypatch.setattr(row_store, "HELD", held)
     path = tmp_path / "many.jsonl"
     with path.open("w") as file:
         file.writelines(f'["anchor {n}", "positive {n}"]\n' for n in range(count))
@@ -429,7 +429,7 @@ def test_rows_are_on_disk_beyond_the_limit(
 
 
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_files, "HELD", 1 << 16)
+    monkeypatch.setattr(row_store, "HELD", 1 << 16)
     path = tmp_path / "long.jsonl"
     with path.open("w") as file:
         file.writelines(f'["{n} {"a" * 2000}", "{n} {"b" * 2000}"]\n' for n in range(5000))
@@ -453,7 +453,7 @@ def test_a_full_disk_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(row_files.tempfile, "SpooledTemporaryFile", Full)
+    monkeypatch.setattr(row_store.tempfile, "SpooledTemporaryFile", Full)
     with pytest.raises(DataError, match=r"source 0 cannot be kept in .* \(.*No space left.*\); make room there or set"):
         read_pairs(ROWS)
 

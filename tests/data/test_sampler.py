@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from demitasse.data.columns import text_key
-from demitasse.data.pairs import Pairs, Row, read_pairs
+from demitasse.data.pairs import Example, Pairs, read_pairs
 from demitasse.data.sampler import Sampler, TextBatch
 from demitasse.errors import DataError
 
@@ -324,7 +324,7 @@ def test_restoring_reads_only_the_rows_that_wait(monkeypatch: pytest.MonkeyPatch
     read: list[int] = []
     original = type(data.sources[0]).__getitem__
 
-    def counted(self: Any, index: int) -> Row:
+    def counted(self: Any, index: int) -> Example:
         read.append(index)
         return original(self, index)
 

@@ -18,8 +18,8 @@ from profiles import made_profile
 
 import demitasse as dt
 from demitasse.display import profile_page as reporting
-from demitasse.display.profile_series import shown_beside
-from demitasse.planning.profile import Row, Timing
+from demitasse.display.profile_page import shown_beside
+from demitasse.planning.profile import MeasuredCut, Timing
 
 HOSTILE = "</script><script>alert(1)</script><!-- {{script}} \u2028 ' \" & $& \\u003c \udc80"
 
@@ -47,8 +47,8 @@ def data(text: str) -> Any:
     return json.loads(Page(text).scripts[0])
 
 
-def other(name: str = "org/other") -> Row:
-    return Row(dt.Cut(6, 384), "fp32", "float32", 70.0, Timing(8.0, 12.0, 300.0, 0.03), 90.0, 1536, name)
+def other(name: str = "org/other") -> MeasuredCut:
+    return MeasuredCut(dt.Cut(6, 384), "fp32", "float32", 70.0, Timing(8.0, 12.0, 300.0, 0.03), 90.0, 1536, name)
 
 
 def test_the_page_refers_to_nothing_outside_it() -> None:

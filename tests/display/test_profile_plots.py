@@ -13,7 +13,7 @@ from demitasse.cut import Cut
 from demitasse.display import profile_plots
 from demitasse.display.profile_plots import plot_profile
 from demitasse.errors import DataError
-from demitasse.planning.profile import Profile, Row, Timing
+from demitasse.planning.profile import MeasuredCut, Profile, Timing
 
 
 def drawn(profile: Profile, *compare: Profile) -> list[Axes]:
@@ -40,7 +40,7 @@ def test_the_front_is_a_staircase_over_all_rows() -> None:
 def test_names_that_would_touch_are_left_out() -> None:
     first, last = made_profile().rows[0], made_profile().rows[-1]
 
-    def at(row: Row, p95: float, quality: float) -> Row:
+    def at(row: MeasuredCut, p95: float, quality: float) -> MeasuredCut:
         return replace(row, timing=Timing(1.0, p95, 9.0, 0.0), quality=quality)
 
     corners = [at(first, 0.1, 50.0), at(first, 10.0, 80.0)]
@@ -64,7 +64,7 @@ def test_every_precision_has_its_table() -> None:
 
 
 def test_other_models_are_in_the_legend() -> None:
-    other = Row(Cut(6, 384), "fp32", "float32", 70.0, Timing(8.0, 12.0, 300.0, 0.03), 90.0, 1536, "org/other")
+    other = MeasuredCut(Cut(6, 384), "fp32", "float32", 70.0, Timing(8.0, 12.0, 300.0, 0.03), 90.0, 1536, "org/other")
     panel = drawn(replace(made_profile(), others=(other,)), replace(made_profile(worse=1), model="runs/two"))[0]
     shown = panel.get_legend()
     assert shown is not None

@@ -19,12 +19,14 @@ from profiles import budgets, made_profile, profiles
 import demitasse as dt
 from demitasse.planning.budget import PREFER, neighbours
 from demitasse.planning.deploy import commands, python
-from demitasse.planning.profile import AXES, Profile, Row, Timing
+from demitasse.planning.profile import AXES, MeasuredCut, Profile, Timing
 from demitasse.planning.profile_json import row_as_plain
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
-OTHER = Row(dt.Cut(6, 384), "fp32", "float32", 70.0, Timing(8.0, 12.0, 300.0, 0.03), 90.0, 1536, "org/other-model")
+OTHER = MeasuredCut(
+    dt.Cut(6, 384), "fp32", "float32", 70.0, Timing(8.0, 12.0, 300.0, 0.03), 90.0, 1536, "org/other-model"
+)
 Opened = Callable[..., Page]
 
 
@@ -141,7 +143,7 @@ def best_of(page: Page) -> list[str]:
     return [page.inner_text("#cut"), page.inner_text("#answer .kind")]
 
 
-def written(row: Row) -> list[str]:
+def written(row: MeasuredCut) -> list[str]:
     layers, dims = row.cut
     layer = f"{layers} layer{'s' * (layers != 1)}"
     return [str(row.cut), f"{layer}, {dims} dims; {row.precision} arithmetic, {row.vectors} vectors"]

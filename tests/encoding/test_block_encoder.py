@@ -14,9 +14,9 @@ import pytest
 
 from demitasse import Cut, CutError, DataError, DeviceError, Encoder, FolderError, __version__, fit_exits, grid, load
 from demitasse.encoding.block_encoder import WINDOW, BlockEncoder
-from demitasse.encoding.block_files import BUILT_IN, FINGERPRINT, names_at
+from demitasse.encoding.block_files import FINGERPRINT, names_at
 from demitasse.encoding.manifest import MARK
-from demitasse.host.bundled import corpus
+from demitasse.host.bundled import BUILT_IN, corpus
 
 TEXTS = corpus()[:60]
 

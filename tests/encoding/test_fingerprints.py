@@ -11,8 +11,8 @@ import torch
 import zoo
 
 from demitasse import export, fit_exits, load
-from demitasse.encoding.block_files import BUILT_IN
 from demitasse.encoding.encoder import Encoder
+from demitasse.host.bundled import BUILT_IN
 from demitasse.torch_model.torch_encoder import TorchEncoder
 
 

@@ -4,14 +4,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demitasse.encoding.packed_tokens import Rows
+from demitasse.encoding.packed_tokens import PackedTokens
 
 LISTS = st.lists(st.lists(st.integers(0, 30000), max_size=9), min_size=1, max_size=9)
 
 
 @given(LISTS, st.data())
 def test_padded_rows_are_the_rows(rows: list[list[int]], data: st.DataObject) -> None:
-    packed = Rows.of(rows).without_empty(5)
+    packed = PackedTokens.of(rows).without_empty(5)
     chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1))
     ids, mask = packed.padded(chosen, fill=1)
     assert ids.shape == mask.shape
@@ -24,7 +24,7 @@ def test_padded_rows_are_the_rows(rows: list[list[int]], data: st.DataObject) ->
 
 @given(st.lists(LISTS, min_size=1, max_size=4))
 def test_joined_rows_keep_their_order(parts: list[list[list[int]]]) -> None:
-    joined = Rows.joined([Rows.of(part) for part in parts])
+    joined = PackedTokens.joined([PackedTokens.of(part) for part in parts])
     flat = [row for part in parts for row in part]
     assert [joined.row(index) for index in range(len(joined))] == flat
     assert np.array_equal(joined.lengths, [len(row) for row in flat])

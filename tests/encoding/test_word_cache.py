@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from demitasse.encoding import word_cache as words
-from demitasse.encoding.block_files import BUILT_IN, TOKENIZER
+from demitasse.encoding.block_files import TOKENIZER
 from demitasse.encoding.word_cache import WordTokens, word_tokens
-from demitasse.host.bundled import corpus
+from demitasse.host.bundled import BUILT_IN, corpus
 
 LIMIT = 16
 

@@ -5,10 +5,10 @@ import gc
 import pytest
 from tokenizers import Tokenizer
 
-from demitasse.encoding.block_files import BUILT_IN, TOKENIZER
+from demitasse.encoding.block_files import TOKENIZER
 from demitasse.encoding.word_cache import WordTokens, word_tokens
-from demitasse.encoding.word_processes import WordWorkers
-from demitasse.host.bundled import corpus
+from demitasse.encoding.word_processes import WordProcesses
+from demitasse.host.bundled import BUILT_IN, corpus
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def alone() -> WordTokens:
 
 @pytest.mark.parametrize("texts", [corpus(), [], ["a"], ["a\0b", "c"] * 30, ["é漢" * 50, ""] * 40])
 def test_workers_give_the_same_rows(alone: WordTokens, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    workers = WordWorkers(alone, 2)
+    workers = WordProcesses(alone, 2)
     expected = alone.batch(texts) if texts else None
     if not any("\0" in text for text in texts):  # such texts are read here; all others by the workers
         monkeypatch.setattr(alone, "batch", None)
@@ -33,11 +33,11 @@ def test_workers_give_the_same_rows(alone: WordTokens, texts: list[str], monkeyp
 
 
 def test_the_tokens_of_a_prompt(alone: WordTokens) -> None:
-    assert WordWorkers(alone, 1).prompt_length("a b") == 3
+    assert WordProcesses(alone, 1).prompt_length("a b") == 3
 
 
 def test_a_worker_that_dies_is_not_missed(alone: WordTokens) -> None:
-    workers = WordWorkers(alone, 2)
+    workers = WordProcesses(alone, 2)
     workers._workers[0]._process.kill()
     workers._workers[0]._process.wait()
     for _ in range(2):
@@ -47,7 +47,7 @@ def test_a_worker_that_dies_is_not_missed(alone: WordTokens) -> None:
 
 
 def test_workers_end_with_whoever_asked_for_them(alone: WordTokens) -> None:
-    workers = WordWorkers(alone, 2)
+    workers = WordProcesses(alone, 2)
     processes = [worker._process for worker in workers._workers]
     workers.batch(corpus())
     del workers

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from demitasse import Cut, CutError, DataError, DemitasseError, Evaluation, read_evaluation
 from demitasse.evaluation.evaluation_json import comparison
 from demitasse.evaluation.score_types import Cell, Draws, Score, TaskFacts, group_means, shallow_means
-from demitasse.host.result_files import written
+from demitasse.host.json_files import json_text
 
 
 def test_scores_are_found_by_task_and_group() -> None:
@@ -232,7 +232,7 @@ def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
 def test_a_comparison_holds_every_shared_difference() -> None:
     first, second = evaluation(model="first"), evaluation(2.0, model="second")
     small = replace(second, means=second.means[:1], shallows=(), model="small")
-    found = json.loads(written(comparison([first, second, small])))
+    found = json.loads(json_text(comparison([first, second, small])))
     assert [entry["model"] for entry in found["evaluations"]] == ["first", "second", "small"]
     assert len(found["differences"]) == len(first.means) + 1
     entry = found["differences"][0]

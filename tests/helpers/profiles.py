@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from demitasse.cut import Cut, grid
 from demitasse.encoding.vectors import STORED, vector_bytes
 from demitasse.planning.budget import PREFER, Budget
-from demitasse.planning.profile import PRECISIONS, Profile, Row, Timing
+from demitasse.planning.profile import PRECISIONS, MeasuredCut, Profile, Timing
 
 # Few values, so that rows tie on one axis and another all the time.
 _FEW = st.sampled_from([0.5, 1.0, 2.0, 4.0])
@@ -18,10 +18,10 @@ _PLACES = st.tuples(
 )
 
 
-def rows(quality: st.SearchStrategy[float] = _QUALITIES) -> st.SearchStrategy[Row]:
+def rows(quality: st.SearchStrategy[float] = _QUALITIES) -> st.SearchStrategy[MeasuredCut]:
     """Rows with many ties."""
     return st.builds(
-        lambda place, *numbers: Row(*place, *numbers),
+        lambda place, *numbers: MeasuredCut(*place, *numbers),
         _PLACES,
         quality,
         _TIMINGS,
@@ -64,7 +64,7 @@ def made_profile(slower: float = 1.0, worse: float = 0.0, precisions: tuple[str,
             for number, kind in enumerate(STORED):
                 quality = 60 + 6 * cut.layers + cut.dims / 64 - 0.5 * number - (precision == "int8") - worse
                 size = 10.0 * cut.layers * (1 if precision == "fp32" else 0.25)
-                found.append(Row(cut, precision, kind, quality, timing, size, vector_bytes(cut.dims, kind)))
+                found.append(MeasuredCut(cut, precision, kind, quality, timing, size, vector_bytes(cut.dims, kind)))
     return Profile(
         model="tiny",
         fingerprint="5f0c",

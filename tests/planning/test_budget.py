@@ -8,12 +8,12 @@ from profiles import budgets, made_profile, profiles
 
 from demitasse import Budget, Cut, DataError, NothingFits
 from demitasse.planning.budget import COSTS, choose, neighbours
-from demitasse.planning.profile import AXES, Profile, Row, dominates
+from demitasse.planning.profile import AXES, MeasuredCut, Profile, dominates
 
 PROFILE = made_profile()
 
 
-def keeps(row: Row, budget: Budget, full: float) -> bool:
+def keeps(row: MeasuredCut, budget: Budget, full: float) -> bool:
     """Whether a row keeps a budget, written out a second time."""
     least = None if budget.quality is None else budget.quality * (full if budget.quality <= 1 else 1)
     return (
@@ -25,7 +25,7 @@ def keeps(row: Row, budget: Budget, full: float) -> bool:
     )
 
 
-def choice(profile: Profile, budget: Budget) -> Row | NothingFits:
+def choice(profile: Profile, budget: Budget) -> MeasuredCut | NothingFits:
     try:
         return profile.best(budget)
     except NothingFits as nothing:

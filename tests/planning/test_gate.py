@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from profiles import budgets, made_profile, profiles
 
 from demitasse import Budget, Cut, DataError
-from demitasse.cli.budget_options import least_quality, share
+from demitasse.cli.options import least_quality, share
 from demitasse.planning.gate import Gate
 from demitasse.planning.profile import Profile
 

@@ -24,9 +24,9 @@ from demitasse import (
     load,
     measure,
 )
-from demitasse.encoding.block_files import BUILT_IN as BLOCKS
 from demitasse.encoding.vectors import STORED, vector_bytes
 from demitasse.evaluation.tasks import PairTask, SearchTask
+from demitasse.host.bundled import BUILT_IN as BLOCKS
 from demitasse.planning import measure as measuring
 from demitasse.planning.profile_json import read_profile
 

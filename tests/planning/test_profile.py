@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from profiles import made_profile, profiles, rows
 
 from demitasse import Cut, DataError
-from demitasse.planning.profile import AXES, Profile, Row, Timing, dominates
+from demitasse.planning.profile import AXES, MeasuredCut, Profile, Timing, dominates
 
 TIMING = Timing(0.8, 1.0, 900.0, 0.02)
-ROW = Row(Cut(3, 32), "int8", "float32", 75.0, TIMING, 9.0, 128)
+ROW = MeasuredCut(Cut(3, 32), "int8", "float32", 75.0, TIMING, 9.0, 128)
 
 
 @given(profiles(), st.sets(st.sampled_from(AXES)).map(sorted))
@@ -24,7 +24,7 @@ def test_the_front_is_the_rows_that_no_other_beats(profile: Profile, axes: list[
 
 
 @given(rows(), rows(), rows())
-def test_to_beat_is_a_strict_order(first: Row, second: Row, third: Row) -> None:
+def test_to_beat_is_a_strict_order(first: MeasuredCut, second: MeasuredCut, third: MeasuredCut) -> None:
     assert not dominates(first, first)
     assert not (dominates(first, second) and dominates(second, first))
     if dominates(first, second) and dominates(second, third):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from profiles import made_profile, profiles, rows
 
 from demitasse import DataError, read_profile
-from demitasse.planning.profile import Profile, Row
+from demitasse.planning.profile import MeasuredCut, Profile
 from demitasse.planning.profile_json import as_plain
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -30,7 +30,11 @@ PLAIN = st.recursive(
     st.lists(rows().map(lambda row: replace(row, name="other </script>")), max_size=2),
 )
 def test_what_is_saved_is_read_back(
-    tmp_path_factory: pytest.TempPathFactory, profile: Profile, model: str, made: dict[str, Any], others: list[Row]
+    tmp_path_factory: pytest.TempPathFactory,
+    profile: Profile,
+    model: str,
+    made: dict[str, Any],
+    others: list[MeasuredCut],
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "profile.json"
     whole = replace(profile, model=model, made=made, others=tuple(others))

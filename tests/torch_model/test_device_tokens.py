@@ -4,15 +4,15 @@ import numpy as np
 import torch
 
 from demitasse.encoding.batching import token_batches
-from demitasse.encoding.packed_tokens import Rows
-from demitasse.torch_model.device_tokens import DeviceRows
+from demitasse.encoding.packed_tokens import PackedTokens
+from demitasse.torch_model.device_tokens import DeviceTokens
 
 
 def test_batches_are_those_the_host_would_pad() -> None:
     rng = np.random.default_rng(3)
-    rows = Rows.of([rng.integers(5, 99, rng.integers(1, 12)).tolist() for _ in range(40)])
+    rows = PackedTokens.of([rng.integers(5, 99, rng.integers(1, 12)).tolist() for _ in range(40)])
     batches = token_batches(rows.lengths.tolist(), budget=48)
-    packed = DeviceRows(rows, batches, torch.device("cpu"))
+    packed = DeviceTokens(rows, batches, torch.device("cpu"))
     assert len(packed) == len(batches) > 3
     assert packed.order.tolist() == [index for batch in batches for index in batch]
     for number, batch in enumerate(batches):
@@ -24,8 +24,8 @@ def test_batches_are_those_the_host_would_pad() -> None:
 
 
 def test_batches_as_long_as_is_asked() -> None:
-    rows = Rows.of([[5] * 9, [6] * 3])
-    ids, mask, padded = DeviceRows(rows, [[0, 1]], torch.device("cpu")).batch(0, fill=7, multiple=8)
+    rows = PackedTokens.of([[5] * 9, [6] * 3])
+    ids, mask, padded = DeviceTokens(rows, [[0, 1]], torch.device("cpu")).batch(0, fill=7, multiple=8)
     assert ids.shape == mask.shape == (2, 16)
     assert padded
     assert mask.sum(1).tolist() == [9, 3]
@@ -33,4 +33,4 @@ def test_batches_as_long_as_is_asked() -> None:
 
 
 def test_no_rows_no_batches() -> None:
-    assert len(DeviceRows(Rows.of([]), [], torch.device("cpu"))) == 0
+    assert len(DeviceTokens(PackedTokens.of([]), [], torch.device("cpu"))) == 0

@@ -10,7 +10,7 @@ import zoo
 from demitasse import DataError, Encoder, read_pairs
 from demitasse.data.pairs import Pairs
 from demitasse.data.sampler import Sampler, TextBatch
-from demitasse.encoding.packed_tokens import Rows
+from demitasse.encoding.packed_tokens import PackedTokens
 from demitasse.training.batches import AHEAD, Loader, Prepared, Share, part_of, reading
 
 ANCHORS, POSITIVES, NEGATIVES = (zoo.sentences(40, seed=seed) for seed in (1, 2, 3))
@@ -29,7 +29,7 @@ def loader(encoder: Encoder, micro_batch: int | None = None, share: Share = Shar
     return Loader(encoder.reader, prompts, micro_batch, share, **{"pool_prompt": True, **options})
 
 
-def ids(parts: tuple[Rows, ...]) -> list[list[list[int]]]:
+def ids(parts: tuple[PackedTokens, ...]) -> list[list[list[int]]]:
     return [[part.row(index) for index in range(len(part))] for part in parts]
 
 

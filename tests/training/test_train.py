@@ -19,7 +19,7 @@ import zoo
 from paths import ROOT
 
 import demitasse as dt
-from demitasse.evaluation.dev_scores import dev_scores
+from demitasse.evaluation.evaluate import dev_scores
 from demitasse.torch_model.torch_encoder import TorchEncoder
 
 SMALL = dt.TrainOptions(steps=6, batch=12, rate=1e-3, save_every=4)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import demitasse
-from demitasse.cli.budget_options import (
+from demitasse.cli.options import (
     BytesOption,
     LatencyOption,
     PrecisionOption,

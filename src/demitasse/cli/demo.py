@@ -15,8 +15,7 @@ from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.loading import load
 from demitasse.host.bundled import corpus
 from demitasse.planning.budget import Budget, NothingFits
-from demitasse.planning.measure import measure
-from demitasse.planning.measure_options import MeasureOptions
+from demitasse.planning.measure import MeasureOptions, measure
 from demitasse.planning.profile import Profile
 
 CUTS = (Cut(6, 384), Cut(6, 64), Cut(3, 128), Cut(1, 128), Cut(0, 128))

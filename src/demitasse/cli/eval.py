@@ -113,7 +113,7 @@ def asked_cuts(full: Cut, layers: list[int] | None, dims: list[int] | None, *, f
 
 def _check_outputs(json: Path | None, plot: Path | None, cache: Path | None) -> None:
     if plot is not None:
-        from demitasse.display.pictures import picture_kind
+        from demitasse.display.charts import picture_kind
 
         picture_kind(plot)
     for option, path in (("--json", json), ("--plot", plot)):
@@ -146,15 +146,15 @@ def _write(evaluations: list[Evaluation], json: Path | None) -> None:
 
     from demitasse.display.eval_table import show
     from demitasse.evaluation.evaluation_json import as_plain, comparison
-    from demitasse.host.result_files import save, written
+    from demitasse.host.json_files import json_text, save_result
 
     plain = as_plain(evaluations[0]) if len(evaluations) == 1 else comparison(evaluations)
     if json is not None and str(json) == "-":
-        typer.echo(written(plain), nl=False)
+        typer.echo(json_text(plain), nl=False)
         return
     show(evaluations, Console())
     if json is not None:
-        save(plain, json)
+        save_result(plain, json)
         typer.echo(f"{json} written", err=True)
 
 

@@ -24,7 +24,7 @@ from demitasse.errors import DataError
 
 if TYPE_CHECKING:
     from demitasse.encoding.encoder import Encoder
-    from demitasse.planning.measure_options import MeasureOptions
+    from demitasse.planning.measure import MeasureOptions
     from demitasse.planning.profile import Profile
 
 TextsOption = Annotated[
@@ -59,8 +59,8 @@ def measure(  # noqa: PLR0913 - options of a command, each named when used
     """Measure quality, latency, speed and size of a model at every cut, on this machine."""
     _check_outputs(json, report)
     asked = (None if layers is None else numbers(layers, "layers"), None if dims is None else numbers(dims, "dims"))
-    from demitasse.host.result_files import save, written
-    from demitasse.planning.measure_options import MeasureOptions
+    from demitasse.host.json_files import json_text, save_result
+    from demitasse.planning.measure import MeasureOptions
     from demitasse.planning.profile_json import as_plain
 
     # Whatever is wrong is said before the work, not after it.
@@ -71,7 +71,7 @@ def measure(  # noqa: PLR0913 - options of a command, each named when used
         options = replace(options, cuts=asked_cuts(encoder.full, *asked, first=True))
     profile = source.measure(encoder, options, compare or ())
     if json is not None and str(json) == "-":
-        typer.echo(written(as_plain(profile)), nl=False)
+        typer.echo(json_text(as_plain(profile)), nl=False)
     else:
         from rich.console import Console
 
@@ -79,7 +79,7 @@ def measure(  # noqa: PLR0913 - options of a command, each named when used
 
         show_profile(profile, Console())
     if json is not None and str(json) != "-":
-        save(as_plain(profile), json)
+        save_result(as_plain(profile), json)
         typer.echo(f"{json} written", err=True)
     if report is not None:
         demitasse.report(profile, report)

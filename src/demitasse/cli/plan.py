@@ -11,25 +11,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import demitasse
-from demitasse.cli.budget_options import (
+from demitasse.cli.eval import check_writable
+from demitasse.cli.measure import SecondsOption, Source, TextsOption
+from demitasse.cli.options import (
     BytesOption,
+    DataOption,
+    DeviceOption,
     LatencyOption,
     PrecisionOption,
     QualityOption,
     SizeOption,
     SpeedOption,
+    TasksOption,
     VectorsOption,
     least_quality,
 )
-from demitasse.cli.eval import check_writable
-from demitasse.cli.measure import SecondsOption, Source, TextsOption
-from demitasse.cli.options import DataOption, DeviceOption, TasksOption
 from demitasse.errors import DataError
 from demitasse.planning.budget import PREFER, Budget, NothingFits, neighbours
 
 if TYPE_CHECKING:
     from demitasse.encoding.encoder import Encoder
-    from demitasse.planning.profile import Profile, Row
+    from demitasse.planning.profile import MeasuredCut, Profile
 
 
 def plan(  # noqa: PLR0913 - options of a command, each named when used
@@ -95,7 +97,7 @@ def plan(  # noqa: PLR0913 - options of a command, each named when used
 def _check_names(precisions: Sequence[str] | None, vectors: Sequence[str] | None) -> None:
     """Refuse a name that no profile has before anything is measured."""
     from demitasse.encoding.vectors import STORED
-    from demitasse.planning.measure_options import MeasureOptions
+    from demitasse.planning.measure import MeasureOptions
 
     MeasureOptions(precisions=precisions, vectors=vectors or STORED)
 
@@ -103,7 +105,7 @@ def _check_names(precisions: Sequence[str] | None, vectors: Sequence[str] | None
 def _profile(path: Path | None, source: Source, seconds: float) -> tuple[Profile, Encoder | None]:
     """The profile of a file, or a new one with the encoder it was made of."""
     if path is None:
-        from demitasse.planning.measure_options import MeasureOptions
+        from demitasse.planning.measure import MeasureOptions
 
         encoder = source.load()
         return source.measure(encoder, MeasureOptions(seconds=seconds)), encoder
@@ -115,7 +117,9 @@ def _profile(path: Path | None, source: Source, seconds: float) -> tuple[Profile
     return (read if source.model is None else replace(read, model=source.model)), None
 
 
-def _plain(profile: Profile, budget: Budget, rows: dict[str, Row | None], export: Path | None) -> dict[str, Any]:
+def _plain(
+    profile: Profile, budget: Budget, rows: dict[str, MeasuredCut | None], export: Path | None
+) -> dict[str, Any]:
     from demitasse.planning.deploy import commands, python
     from demitasse.planning.profile_json import row_as_plain
 
@@ -133,7 +137,7 @@ def _plain(profile: Profile, budget: Budget, rows: dict[str, Row | None], export
     }
 
 
-def _show(profile: Profile, budget: Budget, rows: dict[str, Row | None], export: Path | None) -> None:
+def _show(profile: Profile, budget: Budget, rows: dict[str, MeasuredCut | None], export: Path | None) -> None:
     from rich.console import Console
 
     from demitasse.display.profile_table import near_limit, print_table, rows_table, what_quality_is, where

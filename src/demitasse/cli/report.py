@@ -22,7 +22,7 @@ def report(
 ) -> None:
     """Write a profile as one HTML page: try budgets, see every cut, copy the numbers. It needs no network."""
     if plot is not None:
-        from demitasse.display.pictures import picture_kind
+        from demitasse.display.charts import picture_kind
 
         picture_kind(plot)
     for path, how in ((profile, "{0}"), *((path, "MODEL --compare {0}") for path in compare or ())):

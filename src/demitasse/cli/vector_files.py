@@ -18,7 +18,7 @@ from demitasse.encoding.vectors import DTYPES, Stored, check_kind, columns, stor
 from demitasse.errors import DataError
 from demitasse.host.atomic import new_file
 
-Row = tuple[str, npt.NDArray[np.float32]]
+TextVector = tuple[str, npt.NDArray[np.float32]]
 _HEADER_BYTES = 128
 FORMATS = (".npy", ".jsonl")
 
@@ -32,7 +32,7 @@ def check_format(path: Path | None, kind: str = "float32") -> None:
         raise DataError("float16 saves nothing in JSON lines, where numbers are digits; write a .npy file, or float32")
 
 
-def write_vectors(rows: Iterable[Row], dims: int, path: Path | None, kind: str = "float32") -> int:
+def write_vectors(rows: Iterable[TextVector], dims: int, path: Path | None, kind: str = "float32") -> int:
     """Write each text's vector as `kind` to `path` (stdout if there is none) and give back how many there were."""
     check_format(path, kind)
     kept = ((text, store(vector[None], kind)[0]) for text, vector in rows)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from demitasse.data.row_files import BadRowError
+from demitasse.data.row_readers import BadRowError
 from demitasse.encoding.text_checks import checked
 
 _CLASSED = ("premise", "hypothesis")  # their label says entailed, neutral or contradicted

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from demitasse.data.columns import PLAIN, columns_of, interpreted, shown
-from demitasse.data.row_files import BadRowError, Store, records
+from demitasse.data.row_readers import BadRowError, records
+from demitasse.data.row_store import Store
 from demitasse.errors import DataError
 from demitasse.host.progress import progress_bar
 
@@ -25,7 +26,7 @@ _TARGETS = re.compile(r"anchor|positive|negatives?|negative_\d+|texts|text|a|b|s
 
 
 @dataclass(frozen=True)
-class Row:
+class Example:
     """One row: (anchor, positive), (anchor, positive, negatives...), paraphrases, (a, b) and a score, or one text."""
 
     texts: tuple[str, ...]
@@ -56,9 +57,9 @@ class Source:
     def __len__(self) -> int:
         return len(self.stored)
 
-    def __getitem__(self, index: int) -> Row:
+    def __getitem__(self, index: int) -> Example:
         values = self.stored[index]
-        return Row(tuple(values[:2]), values[2]) if self.kind == "scored" else Row(tuple(values))
+        return Example(tuple(values[:2]), values[2]) if self.kind == "scored" else Example(tuple(values))
 
 
 @dataclass(frozen=True)

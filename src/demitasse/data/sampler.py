@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from demitasse.data.columns import text_key
-from demitasse.data.pairs import Pairs, Row, Source
+from demitasse.data.pairs import Example, Pairs, Source
 from demitasse.errors import DataError
 
 # Set apart what is drawn with one seed: which source is next, and which two texts of a group.
@@ -118,7 +118,7 @@ class Sampler:
     def _identity(self) -> list[list[Any]]:
         return [[source.sha256, source.kind, source.weight] for source in self._data.sources]
 
-    def _which(self, source: int, turn: _Turn, row: Row) -> tuple[int, ...]:
+    def _which(self, source: int, turn: _Turn, row: Example) -> tuple[int, ...]:
         """The texts of a row that are used: of a group two, in any order."""
         if self._data.sources[source].kind != "groups":
             return tuple(range(len(row.texts)))
@@ -136,7 +136,7 @@ class _Turns:
         self._waiting = _WaitingRows(source)
         self._order: tuple[int, npt.NDArray[np.int64]] | None = None  # the permutation of a pass
 
-    def batch(self) -> list[tuple[_Turn, Row]]:
+    def batch(self) -> list[tuple[_Turn, Example]]:
         """The next rows, with the turn of each."""
         return self._in_order() if self._source.kind == "scored" else self._apart()
 
@@ -155,8 +155,8 @@ class _Turns:
         self._pass, self._position, self._full = (int(state[name]) for name in ("pass", "position", "full"))
         self._waiting = waiting
 
-    def _in_order(self) -> list[tuple[_Turn, Row]]:
-        taken: list[tuple[_Turn, Row]] = []
+    def _in_order(self) -> list[tuple[_Turn, Example]]:
+        taken: list[tuple[_Turn, Example]] = []
         while len(taken) < min(self._batch, len(self._source)):
             if self._position == len(self._source):
                 self._next_pass()
@@ -164,7 +164,7 @@ class _Turns:
             taken.append((turn, self._source[turn[1]]))
         return taken
 
-    def _apart(self) -> list[tuple[_Turn, Row]]:
+    def _apart(self) -> list[tuple[_Turn, Example]]:
         """Rows that share no text: first those that wait, then those that follow."""
         used: set[str] = set()
         taken = self._waiting.take(used, self._full)
@@ -228,9 +228,9 @@ class _WaitingRows:
             heapq.heappush(self._by_text.setdefault(text, []), (self._put, *turn))
             self._put += 1
 
-    def take(self, used: set[str], room: int) -> list[tuple[_Turn, Row]]:
+    def take(self, used: set[str], room: int) -> list[tuple[_Turn, Example]]:
         """Up to `room` of those that share no text with each other; their texts are added to `used`."""
-        taken: list[tuple[_Turn, Row]] = []
+        taken: list[tuple[_Turn, Example]] = []
         first = [(heap[0], text) for text, heap in self._by_text.items()]
         heapq.heapify(first)
         while first and len(taken) < room:
@@ -258,6 +258,6 @@ class _WaitingRows:
             del self._by_text[text]
 
 
-def _keys(row: Row) -> set[str]:
+def _keys(row: Example) -> set[str]:
     # Of a group all of them and not the two that are drawn: the others mean the same.
     return {text_key(text) for text in row.texts}

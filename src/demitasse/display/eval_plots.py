@@ -16,11 +16,12 @@ from demitasse.display.charts import (
     heat_map,
     legend,
     model_line,
+    picture_kind,
     quality_by_dims,
     quality_by_layer,
+    save_picture,
     size_line,
 )
-from demitasse.display.pictures import picture_kind, save_picture
 from demitasse.errors import DataError
 from demitasse.evaluation.evaluation import Evaluation
 from demitasse.evaluation.score_types import Score

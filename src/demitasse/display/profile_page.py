@@ -7,16 +7,16 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from demitasse._version import __version__
-from demitasse.display.profile_series import shown_beside
 from demitasse.errors import DataError
 from demitasse.host.atomic import new_file
+from demitasse.host.bundled import REPORT
 from demitasse.planning.measure import BUILT_IN_NAME
-from demitasse.planning.profile import Profile
+from demitasse.planning.profile import MeasuredCut, Profile
 from demitasse.planning.profile_json import as_plain, row_as_plain
 
 # In the order in which they are put together.
@@ -31,8 +31,8 @@ def report(profile: Profile, path: str | Path, *, compare: Sequence[Profile] = (
     must be of the same measure.
 
     >>> import demitasse as dt
-    >>> from demitasse.planning.profile import Row, Timing
-    >>> row = Row(dt.Cut(3, 32), "int8", "binary", 71.5, Timing(0.4, 0.6, 2500.0, 0.02), 1.5, 4)
+    >>> from demitasse.planning.profile import MeasuredCut, Timing
+    >>> row = MeasuredCut(dt.Cut(3, 32), "int8", "binary", 71.5, Timing(0.4, 0.6, 2500.0, 0.02), 1.5, 4)
     >>> profile = dt.Profile("tiny", "5f0c", "Spearman, built-in sample", 1.2, 32, (row,))
     >>> report(profile, out.with_suffix(".html"))
     """
@@ -51,7 +51,7 @@ def check_page(path: Path) -> None:
 
 def page(profile: Profile, compare: Sequence[Profile] = ()) -> str:
     """The page as text."""
-    folder = files("demitasse") / "assets" / "report"
+    folder = REPORT
     read = {name: (folder / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", *_SCRIPTS)}
     parts = {
         "title": html.escape(f"{profile.model}: what each cut is worth"),
@@ -130,3 +130,30 @@ def _said(value: Any) -> str:
 def _named(name: str, said: str) -> str:
     """A value with its name; that of gigabytes comes after them."""
     return f"{said} GB of {name.removesuffix('_gb')}" if name.endswith("_gb") else f"{name.replace('_', ' ')} {said}"
+
+
+@dataclass(frozen=True)
+class Series:
+    """Rows of one other model, from the fastest on."""
+
+    name: str
+    rows: Sequence[MeasuredCut]
+    note: str = ""  # what must be known to read them
+
+
+def shown_beside(profile: Profile, compare: Sequence[Profile] = ()) -> list[Series]:
+    """The comparison models of a profile, then the fronts of other profiles, which must be of the same measure.
+
+    Times of another machine are not those of this one, which is said beside them.
+    """
+    found = [Series(row.name or "another model", [row]) for row in profile.others]
+    for other in compare:
+        if other.measure != profile.measure:
+            raise DataError(
+                f"the quality of {other.model} is {other.measure}, and that of {profile.model} {profile.measure}; "
+                "measure both in the same way to compare them"
+            )
+        same = other.made.get("machine") == profile.made.get("machine")
+        note = "" if same else f"timed on another machine ({other.machine or 'unknown'})"
+        found.append(Series(other.model, other.front("quality", "latency"), note))
+    return found

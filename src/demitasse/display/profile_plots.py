@@ -8,10 +8,18 @@ from math import log
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from demitasse.display.charts import COLOURS, Point, handle, heat_map, model_line, quality_and_time
-from demitasse.display.pictures import picture_kind, save_picture
-from demitasse.display.profile_series import shown_beside
-from demitasse.planning.profile import Profile, Row
+from demitasse.display.charts import (
+    COLOURS,
+    Point,
+    handle,
+    heat_map,
+    model_line,
+    picture_kind,
+    quality_and_time,
+    save_picture,
+)
+from demitasse.display.profile_page import shown_beside
+from demitasse.planning.profile import MeasuredCut, Profile
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -27,8 +35,8 @@ def plot_profile(profile: Profile, path: str | Path, *, compare: Sequence[Profil
     """Draw a profile to a .png, .svg or .pdf: the trade of quality for latency, then every cut at each precision.
 
     >>> import demitasse as dt
-    >>> from demitasse.planning.profile import Row, Timing
-    >>> row = Row(dt.Cut(3, 32), "int8", "float32", 71.5, Timing(0.4, 0.6, 2500.0, 0.02), 1.5, 128)
+    >>> from demitasse.planning.profile import MeasuredCut, Timing
+    >>> row = MeasuredCut(dt.Cut(3, 32), "int8", "float32", 71.5, Timing(0.4, 0.6, 2500.0, 0.02), 1.5, 128)
     >>> plot_profile(dt.Profile("tiny", "5f0c", "Spearman", 1.2, 32, (row,)), out.with_suffix(".svg"))
     """
     path = Path(path)
@@ -72,7 +80,7 @@ def _trade(axes: Axes, profile: Profile, compare: Sequence[Profile]) -> None:
     axes.set(title="what each cut costs and gives", ylabel="quality")
 
 
-def _points(rows: Sequence[Row], everything: Sequence[Row]) -> list[Point]:
+def _points(rows: Sequence[MeasuredCut], everything: Sequence[MeasuredCut]) -> list[Point]:
     """The rows as points, from the fastest on; of those too close to be named side by side, the best one is."""
     times, qualities = zip(*((row.timing.p95_ms, row.quality) for row in everything), strict=True)
     wide = _NAME_WIDTH * log(max(times) / min(times))

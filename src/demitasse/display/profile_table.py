@@ -14,7 +14,7 @@ from demitasse.cut import Cut
 from demitasse.encoding.vectors import STORED
 from demitasse.planning.budget import Budget
 from demitasse.planning.gate import Failure
-from demitasse.planning.profile import PRECISIONS, Profile, Row
+from demitasse.planning.profile import PRECISIONS, MeasuredCut, Profile
 
 _OTHERS = "other models, whole"
 _NUMBERS = ("quality", "of full", "p50 ms", "p95 ms", "texts/s", "MB")
@@ -48,7 +48,7 @@ def show_profile(profile: Profile, console: Console, cuts: Collection[Cut] = ())
         console.print(line, style="dim", highlight=False, markup=False)
 
 
-def rows_table(profile: Profile, named: Mapping[str, Row | None]) -> Table:
+def rows_table(profile: Profile, named: Mapping[str, MeasuredCut | None]) -> Table:
     """A few rows with all their numbers, each after a word that says what it is."""
     table = _table(("", "cut", "precision", "vectors", *_NUMBERS[:2], "p95 ms", "texts/s", "bytes", "MB"), left=4)
     for word, row in named.items():
@@ -88,7 +88,7 @@ def what_quality_is(profile: Profile) -> str:
     return f"quality: {profile.measure}, x 100; the full model has {profile.full.quality:.1f}{error}"
 
 
-def near_limit(budget: Budget, row: Row) -> list[str]:
+def near_limit(budget: Budget, row: MeasuredCut) -> list[str]:
     """A warning where another measurement of the same row might break a limit on time."""
     timing, said = row.timing, []
     if budget.latency_ms is not None and timing.p95_ms * (1 + timing.noise) > budget.latency_ms:
@@ -110,7 +110,7 @@ def _notes(profile: Profile, kinds: Sequence[str]) -> list[str]:
     return [*lines, "bold: no other row is as good in everything and better in something"]
 
 
-def _numbers(profile: Profile, row: Row) -> tuple[str, ...]:
+def _numbers(profile: Profile, row: MeasuredCut) -> tuple[str, ...]:
     timing = row.timing
     share = f"{profile.share(row):.1%}" if profile.full.quality > 0 else ""
     times = f"{timing.p50_ms:.2f}", f"{timing.p95_ms:.2f}", f"{timing.texts_per_second:,.0f}"

@@ -21,14 +21,14 @@ from demitasse.encoding.encoder import Encoder, Vectors
 from demitasse.encoding.fingerprints import fingerprint, reading
 from demitasse.encoding.manifest import MARK, record_of
 from demitasse.encoding.ort_sessions import PROVIDERS, choose_provider
-from demitasse.encoding.packed_tokens import Batch, Ids, Rows
+from demitasse.encoding.packed_tokens import Batch, Ids, PackedTokens
 from demitasse.encoding.pooling import Pooling
 from demitasse.encoding.reader import Reader, Tokens, rust_tokens
 from demitasse.encoding.text_checks import checked
 from demitasse.errors import DeviceError, FolderError, reason
 from demitasse.host.atomic import new_folder
-from demitasse.host.jsons import write_json
-from demitasse.host.threads import cores
+from demitasse.host.json_files import write_json
+from demitasse.host.machine import cores
 
 WINDOW = 2048  # texts held at a time, twice over: one window is read and tokenised while another is computed
 CHARACTERS = 1 << 22  # of them, about
@@ -136,7 +136,7 @@ class BlockEncoder(Encoder):
                 budget = min(TOKENS, -(-sum(lengths) // workers)) if on_cpu else TOKENS_ELSEWHERE
                 batches = token_batches(lengths, budget)
 
-                def embed(batch: list[int], rows: Rows = rows) -> dict[Cut, Vectors]:
+                def embed(batch: list[int], rows: PackedTokens = rows) -> dict[Cut, Vectors]:
                     return self._embed(self.reader.padded(rows, batch), cuts, prompt_tokens)
 
                 if len(batches) == 1 and not ahead:  # a few texts: no thread could be sooner than this one

@@ -23,7 +23,6 @@ from demitasse.errors import FolderError, reason
 
 FINGERPRINT = "demitasse.fingerprint"
 TOKENIZER = "tokenizer.json"
-BUILT_IN = Path(__file__).parents[1] / "assets" / "model"
 
 
 def names_at(depth: int) -> list[str]:

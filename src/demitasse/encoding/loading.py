@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 from demitasse.encoding.block_encoder import open_blocks
-from demitasse.encoding.block_files import BUILT_IN
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.manifest import read_manifest
 from demitasse.errors import FolderError
 from demitasse.extras import TRAIN, need
+from demitasse.host.bundled import BUILT_IN
 
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 _HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors", "*.onnx"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from demitasse._version import __version__
 from demitasse.errors import FolderError
-from demitasse.host.jsons import read_json
+from demitasse.host.json_files import read_json
 
 SCHEMA = 1
 MARK = "demitasse.json"

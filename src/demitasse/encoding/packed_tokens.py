@@ -1,4 +1,4 @@
-"""Rows of token ids of many texts, packed, and batches of them padded to one length."""
+"""Token ids of many texts, packed, and batches of them padded to one length."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class PackedTokens:
     """Token ids of many texts one after the other: text i has `lengths[i]` of them from `starts[i]` on.
 
-    >>> rows = Rows.of([[7, 8, 9], [7]])
+    >>> rows = PackedTokens.of([[7, 8, 9], [7]])
     >>> rows.padded([1, 0], fill=0).ids.tolist()
     [[7, 0, 0], [7, 8, 9]]
     """
@@ -37,25 +37,25 @@ class Rows:
         return len(self.lengths)
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int]]) -> Rows:
-        """Rows given as lists."""
+    def of(cls, rows: Sequence[Sequence[int]]) -> PackedTokens:
+        """Token ids given as lists."""
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         ids = np.fromiter(chain.from_iterable(rows), np.int32, int(lengths.sum()))
         return cls(ids, np.cumsum(lengths) - lengths, lengths)
 
     @classmethod
-    def joined(cls, parts: Sequence[Rows]) -> Rows:
+    def joined(cls, parts: Sequence[PackedTokens]) -> PackedTokens:
         """Several of them as one."""
         if len(parts) == 1:
             return parts[0]
         lengths = np.concatenate([part.lengths for part in parts])
         return cls(np.concatenate([part.ids for part in parts]), np.cumsum(lengths) - lengths, lengths)
 
-    def without_empty(self, token: int) -> Rows:
+    def without_empty(self, token: int) -> PackedTokens:
         """The same with `token` in rows that have none."""
         if self.lengths.all():
             return self
-        return Rows.of([self.row(index) or [token] for index in range(len(self))])
+        return PackedTokens.of([self.row(index) or [token] for index in range(len(self))])
 
     def row(self, index: int) -> list[int]:
         """The ids of one text."""

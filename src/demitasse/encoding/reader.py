@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from tokenizers import Tokenizer
 
-from demitasse.encoding.packed_tokens import Batch, Rows
+from demitasse.encoding.packed_tokens import Batch, PackedTokens
 from demitasse.encoding.text_checks import prompt_text
 from demitasse.encoding.word_cache import WordTokens, word_tokens
 
@@ -16,7 +16,7 @@ from demitasse.encoding.word_cache import WordTokens, word_tokens
 class Tokens(Protocol):
     """A tokenizer that adds its special tokens and cuts off at the model's limit."""
 
-    def batch(self, texts: list[str]) -> Rows:
+    def batch(self, texts: list[str]) -> PackedTokens:
         """The token ids of each text."""
 
     def prompt_length(self, prompt: str) -> int:
@@ -29,9 +29,9 @@ class RustTokens:
 
     tokenizer: Tokenizer
 
-    def batch(self, texts: list[str]) -> Rows:
+    def batch(self, texts: list[str]) -> PackedTokens:
         """The token ids of each text."""
-        return Rows.of([encoding.ids for encoding in self.tokenizer.encode_batch_fast(texts)])
+        return PackedTokens.of([encoding.ids for encoding in self.tokenizer.encode_batch_fast(texts)])
 
     def prompt_length(self, prompt: str) -> int:
         """How many leading tokens of a text the prompt takes."""
@@ -66,7 +66,7 @@ class Reader:
         """What is put before every text under the prompt `name`."""
         return prompt_text(self.prompts, name, self.default_prompt)
 
-    def read(self, texts: Sequence[str], prompt: str = "") -> Rows:
+    def read(self, texts: Sequence[str], prompt: str = "") -> PackedTokens:
         """The token ids of each text, special tokens included, no longer than the model takes."""
         whole = [prompt + text for text in texts] if prompt else list(texts)
         if self.lowercase:
@@ -78,7 +78,7 @@ class Reader:
         """The same reader, as it was before it met any text."""
         return replace(self, tokens=self.tokens.anew()) if isinstance(self.tokens, WordTokens) else self
 
-    def padded(self, rows: Rows, chosen: Sequence[int]) -> Batch:
+    def padded(self, rows: PackedTokens, chosen: Sequence[int]) -> Batch:
         """The rows of `chosen` texts, all as long as the longest."""
         return rows.padded(chosen, self.pad_id)
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from demitasse.encoding.packed_tokens import Rows
+from demitasse.encoding.packed_tokens import PackedTokens
 
 REMEMBERED = 200_000  # words; beyond that it starts afresh
 POOL = 4_000_000  # tokens of them, likewise
@@ -54,14 +54,14 @@ class WordTokens:
         self._powers = _powers(_BASE, CHUNK)
         self._inverses = _powers(pow(_BASE, -1, 1 << 64), CHUNK)
 
-    def batch(self, texts: list[str]) -> Rows:
+    def batch(self, texts: list[str]) -> PackedTokens:
         """The token ids of each text."""
         if len(texts) < FEW:
             return self._few(texts)
         if self._memory.full:
             self._memory = _Memory()  # another thread may go on with the old one
         memory = self._memory
-        return Rows.joined([self._chunk(memory, *chunk) for chunk in _chunks(texts)])
+        return PackedTokens.joined([self._chunk(memory, *chunk) for chunk in _chunks(texts)])
 
     def prompt_length(self, prompt: str) -> int:
         """How many leading tokens of a text the prompt takes."""
@@ -77,16 +77,16 @@ class WordTokens:
         other._lock, other._memory = threading.Lock(), _Memory()
         return other
 
-    def _few(self, texts: list[str]) -> Rows:
+    def _few(self, texts: list[str]) -> PackedTokens:
         room, first, last = self._room, self._first.tolist(), self._last.tolist()
         encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        return Rows.of([[*first, *encoding.ids[:room], *last] for encoding in encodings])
+        return PackedTokens.of([[*first, *encoding.ids[:room], *last] for encoding in encodings])
 
-    def _chunk(self, memory: _Memory, data: bytes, texts: list[str]) -> Rows:
+    def _chunk(self, memory: _Memory, data: bytes, texts: list[str]) -> PackedTokens:
         """Texts that are joined by zero bytes in `data`."""
         raw = np.frombuffer(data + b"\0", np.uint8)
         if len(raw) > CHUNK or len(texts) != data.count(0) + 1:  # one text fills it all, or has zero bytes of its own
-            return Rows.joined([self._few([text]) for text in texts])
+            return PackedTokens.joined([self._few([text]) for text in texts])
         kinds = _KINDS if any(token in data for token in self._added) else _KINDS_WITH_MARKS
         kind = kinds[raw]
         # A word begins after a space, the end of a text or a mark, and at a mark.
@@ -117,7 +117,7 @@ class WordTokens:
                 numbers[unseen] = memory.find(hashes[unseen])
         return numbers
 
-    def _strung(self, memory: _Memory, words: _Int, opening: _Int) -> Rows:
+    def _strung(self, memory: _Memory, words: _Int, opening: _Int) -> PackedTokens:
         """The tokens of `words`, of which those at `opening` begin a text, with the special tokens around each text."""
         before, around = len(self._first), len(self._first) + len(self._last)
         counts = memory.counts[words]
@@ -138,7 +138,7 @@ class WordTokens:
             ids[starts + place] = token
         for place, token in enumerate(self._last):
             ids[starts + lengths - len(self._last) + place] = token
-        return Rows(ids, starts, lengths)
+        return PackedTokens(ids, starts, lengths)
 
 
 class _Memory:
@@ -175,7 +175,7 @@ class _Memory:
 
         One thread at a time, but others may be looking words up: their tokens must be there before they can be found.
         """
-        new, known = Rows.of(tokens), len(self.counts)
+        new, known = PackedTokens.of(tokens), len(self.counts)
         starts = len(self.tokens) + new.starts
         self.tokens = np.concatenate([self.tokens, new.ids])
         self.starts = np.concatenate([self.starts, starts])

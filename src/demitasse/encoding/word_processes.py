@@ -23,14 +23,14 @@ from typing import IO
 import numpy as np
 from tokenizers import Tokenizer
 
-from demitasse.encoding.packed_tokens import Rows
+from demitasse.encoding.packed_tokens import PackedTokens
 from demitasse.encoding.word_cache import WordTokens, word_tokens
 
 _SIZES = struct.Struct("<QQ")  # how many texts, and of them: bytes on the way to a worker, tokens on the way back
 _READY = b"!"
 
 
-class WordWorkers:
+class WordProcesses:
     """A `Tokens` that gives what `tokens` gives, from several processes at once."""
 
     def __init__(self, tokens: WordTokens, count: int) -> None:
@@ -38,7 +38,7 @@ class WordWorkers:
         self._workers = [_Worker(tokens) for _ in range(count)]
         self._turn = threading.Lock()
 
-    def batch(self, texts: list[str]) -> Rows:
+    def batch(self, texts: list[str]) -> PackedTokens:
         """The token ids of each text."""
         share = -(-len(texts) // len(self._workers)) or 1
         parts = [texts[start : start + share] for start in range(0, len(texts), share)]
@@ -47,7 +47,7 @@ class WordWorkers:
             answers = [self._workers[place].answer() if sent else None for place, sent in enumerate(asked)]
         # A worker that was killed, or that could not be asked, is not missed.
         rows = [self._tokens.batch(part) if rows is None else rows for part, rows in zip(parts, answers, strict=True)]
-        return Rows.joined(rows or [Rows.of([])])
+        return PackedTokens.joined(rows or [PackedTokens.of([])])
 
     def prompt_length(self, prompt: str) -> int:
         """How many leading tokens of a text the prompt takes."""
@@ -74,7 +74,7 @@ class _Worker:
         # A text with a zero byte in it cannot be told apart from two.
         return self._alive and data.count(0) == len(texts) - 1 and self._send(data, len(texts))
 
-    def answer(self) -> Rows | None:
+    def answer(self) -> PackedTokens | None:
         """What the worker made of the texts it was asked about; `None` if it is no longer there."""
         sizes = self._from.read(_SIZES.size)
         self._alive = len(sizes) == _SIZES.size
@@ -83,7 +83,7 @@ class _Worker:
         count, tokens = _SIZES.unpack(sizes)
         data = _got(self._file, 8 * count + 4 * tokens)
         lengths = np.frombuffer(data, np.int64, count)
-        return Rows(np.frombuffer(data, np.int32, tokens, 8 * count), np.cumsum(lengths) - lengths, lengths)
+        return PackedTokens(np.frombuffer(data, np.int32, tokens, 8 * count), np.cumsum(lengths) - lengths, lengths)
 
     def _send(self, data: bytes, count: int) -> bool:
         try:

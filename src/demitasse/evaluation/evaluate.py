@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from demitasse.cut import Cut, grid, usual_dims
+from demitasse.data.pairs import Source
 from demitasse.encoding.encoder import Encoder, Vectors
 from demitasse.errors import CutError, DataError
 from demitasse.evaluation.bootstrap import RESAMPLES, resampled_many
@@ -173,3 +174,17 @@ def _facts(task: Task) -> TaskFacts:
         "judgements": sum(map(len, task.judgements)),
     }
     return TaskFacts(task.name, task.group, "search", task.metric, counts, task.sha256)
+
+
+def dev_scores(encoder: Encoder, pairs: Source, cuts: Sequence[Cut], prompts: Sequence[str] = ()) -> dict[str, float]:
+    """Spearman's correlation x 100 between cosines and scores at each of `cuts`, from one pass over the texts.
+
+    `prompts` are the names of those of the first and the second text of a pair; one alone is for both.
+    """
+    rows = [pairs[index] for index in range(len(pairs))]
+    left, right = zip(*(row.texts for row in rows), strict=True)
+    gold = np.array([row.score for row in rows], dtype=float)
+    first, second = (prompts[0], prompts[min(1, len(prompts) - 1)]) if prompts else (None, None)
+    task = PairTask("dev", "dev", left, right, gold, binary=False, prompts=(first, second))
+    scores = measure(encoder, task, [(cut, cut.layers) for cut in cuts])
+    return {str(cut): round(scores[cut.dims, cut.layers, cut.layers].main, 3) for cut in cuts}

@@ -135,9 +135,9 @@ class Evaluation:
     def save(self, path: str | Path) -> None:
         """Write everything but the draws to a JSON file, whole or not at all; docs/evaluation.md has every field."""
         from demitasse.evaluation.evaluation_json import as_plain
-        from demitasse.host.result_files import save
+        from demitasse.host.json_files import save_result
 
-        save(as_plain(self), path)
+        save_result(as_plain(self), path)
 
     @cached_property
     def _by_cell(self) -> dict[Cell, Score]:

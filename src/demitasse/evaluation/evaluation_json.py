@@ -11,7 +11,7 @@ from demitasse.cut import Cut
 from demitasse.errors import CutError, DataError
 from demitasse.evaluation.evaluation import Evaluation
 from demitasse.evaluation.score_types import Score, Shallow, TaskFacts
-from demitasse.host.result_files import headed, read_result
+from demitasse.host.json_files import read_result, with_header
 
 
 def read_evaluation(path: str | Path) -> Evaluation:
@@ -44,7 +44,7 @@ def as_plain(evaluation: Evaluation) -> dict[str, Any]:
         "scores": [asdict(score) | {"cut": str(score.cut)} for score in evaluation.scores],
         "shallow": [asdict(score) for score in evaluation.shallows],
     }
-    return headed("evaluation", plain)
+    return with_header("evaluation", plain)
 
 
 def comparison(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def comparison(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
             shallow.append(named | {"group": group, "dims": dims} | asdict(found))
     everything = [as_plain(evaluation) for evaluation in evaluations]
     plain = {"evaluations": everything, "differences": differences, "shallow_differences": shallow}
-    return headed("comparison", plain)
+    return with_header("comparison", plain)
 
 
 def _evaluation(found: dict[str, Any]) -> Evaluation:

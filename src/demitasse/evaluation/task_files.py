@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 
 from demitasse.data.pairs import read_pairs
-from demitasse.data.row_files import BadRowError, records
+from demitasse.data.row_readers import BadRowError, records
 from demitasse.encoding.text_checks import checked
 from demitasse.errors import DataError, reason
 from demitasse.evaluation.tasks import PairTask, SearchTask, Task, check_names
-from demitasse.host.bundled import corpus
+from demitasse.host.bundled import SAMPLE, corpus
 
 STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb-test", "sick-test")  # as SentEval has them
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
-_SAMPLE = Path(__file__).parents[1] / "assets" / "sample"
 _JUDGEMENTS = ("qrels.tsv", "qrels/test.tsv")
 
 
@@ -54,7 +53,7 @@ def _tasks_of(entry: str | Path, data: Path | None) -> list[Task]:
     if not isinstance(entry, (str, Path)):
         raise DataError(f"a task is given as {type(entry).__name__}; give a name or a path, such as 'sample'")
     if entry == "sample":
-        return [_pair_task(_SAMPLE / "pairs.jsonl", "sample-pairs"), _sample_search()]
+        return [_pair_task(SAMPLE / "pairs.jsonl", "sample-pairs"), _sample_search()]
     path = _found(entry, data)
     if path.is_file():
         return [_pair_task(path, _name(path))]
@@ -196,7 +195,7 @@ def _judgements(folder: Path) -> Iterator[tuple[str, str, str, float]]:
 def _sample_search() -> SearchTask:
     """Questions over the sentences of `corpus`, each written down with the sentences that answer it."""
     documents = corpus()
-    rows = [row for _, row in records(_SAMPLE / "questions.jsonl", "questions.jsonl")]
+    rows = [row for _, row in records(SAMPLE / "questions.jsonl", "questions.jsonl")]
     return SearchTask(
         "sample-search",
         "sample-search",

@@ -15,7 +15,7 @@ from demitasse.evaluation.tasks import Task
 
 
 @dataclass(frozen=True)
-class SideRows:
+class SideVectors:
     """The rows of one side of a task, at any cut."""
 
     rows: Mapping[int, Vectors]  # at full width, by number of layers
@@ -32,7 +32,7 @@ def encode_sides(
     layers: tuple[Collection[int], Collection[int]],
     cache: Callable[[str | None], EmbeddingCache | None] = lambda prompt: None,
     advance: Callable[[int], None] = lambda count: None,
-) -> tuple[SideRows, SideRows]:
+) -> tuple[SideVectors, SideVectors]:
     """The rows of both sides of `task`, each at its numbers of `layers`, each text encoded once."""
     texts = texts_of(task)
     needed: dict[str | None, set[int]] = {prompt: set() for prompt in texts}
@@ -44,7 +44,7 @@ def encode_sides(
     }
     places = {prompt: {text: number for number, text in enumerate(held)} for prompt, held in texts.items()}
     first, second = (
-        SideRows(rows[prompt], np.array([places[prompt][text] for text in side])) for side, prompt in task.sides
+        SideVectors(rows[prompt], np.array([places[prompt][text] for text in side])) for side, prompt in task.sides
     )
     return first, second
 

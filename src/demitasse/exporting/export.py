@@ -28,7 +28,7 @@ from demitasse.exporting.graphs import block_graphs, whole_graph
 from demitasse.exporting.int8 import quantized
 from demitasse.host.atomic import new_folder
 from demitasse.host.bundled import corpus
-from demitasse.host.jsons import write_json
+from demitasse.host.json_files import write_json
 from demitasse.host.progress import progress_bar
 from demitasse.torch_model.torch_encoder import TorchEncoder
 

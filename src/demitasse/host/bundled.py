@@ -1,16 +1,20 @@
-"""The sentences that come with demitasse: everyday topics, for the demo and as a sample of text."""
+"""What ships with demitasse: the built-in model, a sample to evaluate on, sentences, the report page."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-_FILE = Path(__file__).parents[1] / "assets" / "corpus.txt"
+_ASSETS = Path(__file__).parents[1] / "assets"
+BUILT_IN = _ASSETS / "model"
+SAMPLE = _ASSETS / "sample"
+REPORT = _ASSETS / "report"
 
 
 def corpus() -> list[str]:
-    """Some hundreds of sentences.
+    """Some hundreds of sentences on everyday topics, for the demo and as a sample of text.
 
     >>> len(corpus()) > 200
     True
     """
-    return [line for line in _FILE.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+    lines = (_ASSETS / "corpus.txt").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]

@@ -1,4 +1,4 @@
-"""What machine this is and which libraries run on it, for the record of a measurement. No torch."""
+"""What machine this is, how many cores it lends us, and which libraries run on it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from demitasse._version import __version__
-from demitasse.host.threads import cores
 
 _LIBRARIES = ("numpy", "onnxruntime", "tokenizers", "torch", "transformers")
 
@@ -36,3 +35,9 @@ def versions() -> dict[str, str]:
     modules = {name: sys.modules.get(name) for name in _LIBRARIES}  # None is also one that may not be imported
     loaded = {name: module.__version__ for name, module in modules.items() if module is not None}
     return {"demitasse": __version__, "python": platform.python_version(), **loaded}
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    allowed = getattr(os, "sched_getaffinity", None)  # not on macOS and Windows
+    return len(allowed(0)) if allowed else os.cpu_count() or 1

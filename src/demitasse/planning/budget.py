@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from demitasse.errors import DataError
 
 if TYPE_CHECKING:
-    from demitasse.planning.profile import Row
+    from demitasse.planning.profile import MeasuredCut
 
 PREFER = ("quality", "latency", "vectors", "model")
 # What decides among rows that are alike in what is preferred. Quality comes last: who wants more of it than the least
@@ -25,7 +25,7 @@ _LIMITED = {
     "quality": "latency",  # a least quality alone asks for the fastest that has it
 }
 _AT_LEAST = ("texts_per_second", "quality")
-_VALUE: Mapping[str, Callable[[Row], float]] = {
+_VALUE: Mapping[str, Callable[[MeasuredCut], float]] = {
     "latency_ms": lambda row: row.timing.p95_ms,
     "texts_per_second": lambda row: row.timing.texts_per_second,
     "vector_bytes": lambda row: row.vector_bytes,
@@ -44,7 +44,7 @@ _WORDS = {
 class NothingFits(DataError):  # noqa: N818 - it says what is so
     """A budget that no measured row keeps, with the limits that bind and the row that comes nearest."""
 
-    def __init__(self, sentence: str, limits: tuple[str, ...], nearest: Row) -> None:
+    def __init__(self, sentence: str, limits: tuple[str, ...], nearest: MeasuredCut) -> None:
         super().__init__(sentence)
         self.limits = limits
         self.nearest = nearest
@@ -104,12 +104,12 @@ class Budget:
             )
         return value * full_quality
 
-    def excess(self, row: Row, limit: str, full_quality: float) -> float:
+    def excess(self, row: MeasuredCut, limit: str, full_quality: float) -> float:
         """How far `row` is beyond a limit, as a share of the limit; 0 where it keeps it."""
         allowed, value = self.allowed(limit, full_quality), _VALUE[limit](row)
         return max(0.0, (allowed - value if limit in _AT_LEAST else value - allowed) / allowed)
 
-    def broken(self, row: Row, full_quality: float) -> tuple[str, ...]:
+    def broken(self, row: MeasuredCut, full_quality: float) -> tuple[str, ...]:
         """The limits that `row` does not keep."""
         return tuple(limit for limit in self.limits if self.excess(row, limit, full_quality) > 0)
 
@@ -122,7 +122,7 @@ class Budget:
         return said if self.prefer is None else f"{said}, preferring {self.prefer}"
 
 
-def choose(rows: Sequence[Row], budget: Budget, full_quality: float) -> Row:
+def choose(rows: Sequence[MeasuredCut], budget: Budget, full_quality: float) -> MeasuredCut:
     """The best of the rows that keep the budget; never one that another of them beats. `NothingFits` if there is none.
 
     A row that beats another keeps every limit that the other keeps, and comes before it in any order of the axes.
@@ -130,7 +130,7 @@ def choose(rows: Sequence[Row], budget: Budget, full_quality: float) -> Row:
     if not rows:
         raise DataError("there are no rows to choose from; name cuts, precisions and vectors that were measured")
 
-    def distance(row: Row) -> tuple[int, float]:
+    def distance(row: MeasuredCut) -> tuple[int, float]:
         broken = budget.broken(row, full_quality)
         return len(broken), sum(budget.excess(row, limit, full_quality) for limit in broken)
 
@@ -141,7 +141,9 @@ def choose(rows: Sequence[Row], budget: Budget, full_quality: float) -> Row:
     return best
 
 
-def neighbours(rows: Sequence[Row], budget: Budget, best: Row, full_quality: float) -> tuple[Row | None, Row | None]:
+def neighbours(
+    rows: Sequence[MeasuredCut], budget: Budget, best: MeasuredCut, full_quality: float
+) -> tuple[MeasuredCut | None, MeasuredCut | None]:
     """What the best row gives up, on both sides: the best of those that cost less, and the cheapest that are better.
 
     Cost is what the budget is about, latency if nothing else; its limit and that of quality are lifted, others kept.
@@ -157,19 +159,19 @@ def neighbours(rows: Sequence[Row], budget: Budget, best: Row, full_quality: flo
     )
 
 
-def _costs(row: Row, *first: str) -> list[float]:
+def _costs(row: MeasuredCut, *first: str) -> list[float]:
     """The costs of a row on all axes, by which rows are put in order."""
     return [row.cost(axis) for axis in (*first, *(axis for axis in ORDER if axis not in first))]
 
 
-def _nothing(budget: Budget, limits: tuple[str, ...], nearest: Row, full_quality: float) -> str:
+def _nothing(budget: Budget, limits: tuple[str, ...], nearest: MeasuredCut, full_quality: float) -> str:
     said = " and ".join(budget.said(limit) for limit in limits)
     others = "" if limits == budget.limits else " within the other limits"
     enough = " and ".join(_enough(budget, limit, nearest, full_quality) for limit in limits)
     return f"nothing measured has {said}{others}; the nearest is {nearest} ({nearest.numbers}); allow {enough}"
 
 
-def _enough(budget: Budget, limit: str, row: Row, full_quality: float) -> str:
+def _enough(budget: Budget, limit: str, row: MeasuredCut, full_quality: float) -> str:
     """A limit in words that `row` would keep: rounded away from the row, never past it."""
     value = _VALUE[limit](row)
     if limit in ("latency_ms", "model_mb"):

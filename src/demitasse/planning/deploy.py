@@ -10,12 +10,12 @@ from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.loading import load
 from demitasse.errors import DataError, FolderError
 from demitasse.planning.measure import BUILT_IN_NAME
-from demitasse.planning.profile import Profile, Row
+from demitasse.planning.profile import MeasuredCut, Profile
 
 _FORMATS = {"fp32": "blocks", "int8": "blocks-int8"}
 
 
-def commands(profile: Profile, row: Row, written: Path | None = None) -> list[str]:
+def commands(profile: Profile, row: MeasuredCut, written: Path | None = None) -> list[str]:
     """What to type to encode with a row; `written` is where its model already lies."""
     lines = []
     model, cut = (None if profile.model == BUILT_IN_NAME else profile.model), f" --cut {row.cut}"
@@ -31,7 +31,7 @@ def commands(profile: Profile, row: Row, written: Path | None = None) -> list[st
     return [*lines, f"demitasse encode{named}{cut}{kept} --input texts.txt --output vectors.npy"]
 
 
-def python(profile: Profile, row: Row, written: Path | None = None) -> str:
+def python(profile: Profile, row: MeasuredCut, written: Path | None = None) -> str:
     """The same in Python, on one line."""
     model, cut = (None if profile.model == BUILT_IN_NAME else profile.model), f".cut({row.cut.layers}, {row.cut.dims})"
     if written is not None:
@@ -61,7 +61,7 @@ def planned_model(profile: Profile, model: str | None, device: str | None) -> En
     return encoder
 
 
-def write_row(encoder: Encoder, row: Row, out: Path) -> str:
+def write_row(encoder: Encoder, row: MeasuredCut, out: Path) -> str:
     """Write the model of a row to a folder, whole or not at all; and say what was written."""
     small = encoder.cut(*row.cut)
     if isinstance(small, BlockEncoder):
@@ -80,6 +80,6 @@ def write_row(encoder: Encoder, row: Row, out: Path) -> str:
     return f"{out}: {small!r}, {size / 1e6:.1f} MB"
 
 
-def _is_exported(profile: Profile, row: Row) -> bool:
+def _is_exported(profile: Profile, row: MeasuredCut) -> bool:
     """Whether what was measured were blocks made for it of a model on torch."""
     return profile.made.get("runs_on") == "cpu" and row.precision in _FORMATS

@@ -8,14 +8,14 @@ from typing import Any
 
 from demitasse.errors import DataError
 from demitasse.planning.budget import Budget
-from demitasse.planning.profile import Profile, Row
+from demitasse.planning.profile import MeasuredCut, Profile
 
 
 @dataclass(frozen=True)
 class Failure:
     """A row and one thing that is wrong with it, in words."""
 
-    row: Row
+    row: MeasuredCut
     value: str
     allowed: str
 
@@ -27,7 +27,7 @@ class Gate:
     >>> from demitasse.cut import Cut
     >>> from demitasse.planning.profile import Timing
     >>> rows = [
-    ...     Row(Cut(layers, 32), "int8", "float32", 70.0 + layers, Timing(layers, layers, 900.0, 0.02), 2.0, 128)
+    ...     MeasuredCut(Cut(layers, 32), "int8", "float32", 70.0 + layers, Timing(layers, layers, 900.0, 0.02), 2, 128)
     ...     for layers in (1, 2)
     ... ]
     >>> profile = Profile("tiny", "", "Spearman", 0.0, 32, tuple(rows))
@@ -55,7 +55,7 @@ class Gate:
             said.append(f"at most {_percent(self.max_slowdown)} slower than the baseline")
         return ", ".join(said)
 
-    def failures(self, profile: Profile, rows: Sequence[Row]) -> list[Failure]:
+    def failures(self, profile: Profile, rows: Sequence[MeasuredCut]) -> list[Failure]:
         """Everything that is wrong with the rows of a profile; nothing where all is well."""
         if self.baseline is not None:
             _check_comparable(profile, rows, self.baseline)
@@ -71,7 +71,7 @@ class Gate:
     def _compared(self) -> str:
         return "the full model" if self.baseline is None else "the baseline"
 
-    def _of(self, row: Row, profile: Profile) -> Iterator[Failure]:
+    def _of(self, row: MeasuredCut, profile: Profile) -> Iterator[Failure]:
         for limit in self.limits.broken(row, profile.full.quality):
             yield Failure(row, _value(row, limit, profile), _allowed(limit, getattr(self.limits, limit)))
         earlier = profile.full if self.baseline is None else _same(row, self.baseline)
@@ -93,7 +93,7 @@ class Gate:
                     yield Failure(row, f"{name} {slowdown:.1%} slower than the baseline", allowed)
 
 
-def _value(row: Row, limit: str, profile: Profile) -> str:
+def _value(row: MeasuredCut, limit: str, profile: Profile) -> str:
     """What a row has where a limit is; with digits enough to see by how little it is broken."""
     return {
         "latency_ms": f"p95 {row.timing.p95_ms:.3f} ms",
@@ -115,7 +115,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.6g}%"
 
 
-def _check_comparable(profile: Profile, rows: Sequence[Row], baseline: Profile) -> None:
+def _check_comparable(profile: Profile, rows: Sequence[MeasuredCut], baseline: Profile) -> None:
     """Refuse a baseline that measured something else, or other rows: a gate must not pass what it did not look at."""
     if baseline.measure != profile.measure:
         raise DataError(
@@ -136,9 +136,9 @@ def _machine(profile: Profile) -> tuple[Any, ...]:
     return (told.get("processor"), told.get("cores")) if isinstance(told, Mapping) else (told,)
 
 
-def _same(row: Row, profile: Profile) -> Row:
+def _same(row: MeasuredCut, profile: Profile) -> MeasuredCut:
     return next(one for one in profile.rows if _place(one) == _place(row))
 
 
-def _place(row: Row) -> tuple[object, ...]:
+def _place(row: MeasuredCut) -> tuple[object, ...]:
     return row.cut, row.precision, row.vectors

@@ -30,7 +30,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Row:
+class MeasuredCut:
     """What one cut is worth and costs, at one precision, with its vectors kept in one way."""
 
     cut: Cut
@@ -81,7 +81,7 @@ class Row:
         return f"{named}{self.cut} {self.precision}, {self.vectors} vectors"
 
 
-def dominates(row: Row, other: Row, axes: Sequence[str] = AXES) -> bool:
+def dominates(row: MeasuredCut, other: MeasuredCut, axes: Sequence[str] = AXES) -> bool:
     """Whether `row` beats `other`: at least as good on every axis, and better on one."""
     costs = [(row.cost(axis), other.cost(axis)) for axis in axes]
     return all(ours <= theirs for ours, theirs in costs) and any(ours < theirs for ours, theirs in costs)
@@ -94,7 +94,7 @@ class Profile:
     >>> import demitasse as dt
     >>> def row(cut, quality, p95_ms):
     ...     timing = Timing(p95_ms / 2, p95_ms, 900 / p95_ms, 0.03)
-    ...     return Row(dt.Cut.parse(cut), "int8", "float32", quality, timing, model_mb=9, vector_bytes=512)
+    ...     return MeasuredCut(dt.Cut.parse(cut), "int8", "float32", quality, timing, model_mb=9, vector_bytes=512)
     >>> rows = (row("1x128", 70, 1), row("2x128", 69, 2), row("3x128", 80, 3))
     >>> profile = Profile("tiny", "", "Spearman", quality_error=1.0, batch=32, rows=rows)
     >>> [str(row.cut) for row in profile.front()]
@@ -109,8 +109,8 @@ class Profile:
     measure: str  # what quality is, in words
     quality_error: float  # half of the 95% interval of the full model's quality; 0 where nothing was resampled
     batch: int  # texts of one timed batch
-    rows: tuple[Row, ...]  # one for each cut, precision and way of keeping vectors
-    others: tuple[Row, ...] = ()  # comparison models, at their full size
+    rows: tuple[MeasuredCut, ...]  # one for each cut, precision and way of keeping vectors
+    others: tuple[MeasuredCut, ...] = ()  # comparison models, at their full size
     made: Mapping[str, Any] = field(default_factory=dict)  # machine, versions, date, rounds, texts timed
 
     def __post_init__(self) -> None:
@@ -133,17 +133,17 @@ class Profile:
         return ", ".join(filter(None, [str(told.get("processor") or ""), counted]))
 
     @property
-    def full(self) -> Row:
+    def full(self) -> MeasuredCut:
         """What the others are held against: most layers and dims, finest precision, finest vectors."""
         return max(self.rows, key=lambda row: (row.cut, -PRECISIONS.index(row.precision), -STORED.index(row.vectors)))
 
-    def share(self, row: Row) -> float:
+    def share(self, row: MeasuredCut) -> float:
         """The quality of a row as a share of the full model's."""
         if self.full.quality <= 0:
             raise DataError(f"the full model's quality is {self.full.quality:g}, of which nothing is a share")
         return row.quality / self.full.quality
 
-    def front(self, *axes: str) -> tuple[Row, ...]:
+    def front(self, *axes: str) -> tuple[MeasuredCut, ...]:
         """The rows that no other row beats on the axes (all of `AXES` where none is named), fastest first."""
         costs = np.array([[row.cost(axis) for axis in axes or AXES] for row in self.rows], np.float64)
         kept = [
@@ -153,7 +153,7 @@ class Profile:
         ]
         return tuple(sorted(kept, key=lambda row: (row.timing.p95_ms, row.quality)))
 
-    def best(self, budget: Budget, among: Sequence[Row] | None = None) -> Row:
+    def best(self, budget: Budget, among: Sequence[MeasuredCut] | None = None) -> MeasuredCut:
         """The best row within a budget; `demitasse.NothingFits` says which limit is in the way where there is none.
 
         No row that keeps the budget beats it. `among` narrows the choice, to `profile.select(vectors=["float32"])`
@@ -163,7 +163,7 @@ class Profile:
 
     def select(
         self, cuts: Sequence[Cut] = (), precisions: Sequence[str] = (), vectors: Sequence[str] = ()
-    ) -> tuple[Row, ...]:
+    ) -> tuple[MeasuredCut, ...]:
         """The rows that have one of the values named on each side; a name that no row has is refused."""
         for what, wanted, there in (
             ("cut", cuts, {row.cut for row in self.rows}),
@@ -184,7 +184,7 @@ class Profile:
 
     def save(self, path: str | Path) -> None:
         """Write the profile to a JSON file, whole or not at all; docs/planning.md has every field."""
-        from demitasse.host.result_files import save
+        from demitasse.host.json_files import save_result
         from demitasse.planning.profile_json import as_plain
 
-        save(as_plain(self), path)
+        save_result(as_plain(self), path)

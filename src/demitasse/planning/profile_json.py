@@ -8,8 +8,8 @@ from typing import Any
 
 from demitasse.cut import Cut
 from demitasse.errors import CutError, DataError, reason
-from demitasse.host.result_files import headed, read_result
-from demitasse.planning.profile import Profile, Row, Timing
+from demitasse.host.json_files import read_result, with_header
+from demitasse.planning.profile import MeasuredCut, Profile, Timing
 
 
 def as_plain(profile: Profile) -> dict[str, Any]:
@@ -24,10 +24,10 @@ def as_plain(profile: Profile) -> dict[str, Any]:
         "rows": [row_as_plain(row) for row in profile.rows],
         "others": [row_as_plain(row) for row in profile.others],
     }
-    return headed("profile", plain)
+    return with_header("profile", plain)
 
 
-def row_as_plain(row: Row) -> dict[str, Any]:
+def row_as_plain(row: MeasuredCut) -> dict[str, Any]:
     """A row as values that JSON has; a name only where there is one."""
     named = {} if row.name is None else {"name": row.name}
     return named | {
@@ -44,7 +44,7 @@ def row_as_plain(row: Row) -> dict[str, Any]:
 def read_profile(path: str | Path) -> Profile:
     """The profile that a file holds.
 
-    >>> row = Row(Cut(3, 32), "int8", "binary", 71.5, Timing(0.4, 0.6, 2500.0, 0.02), 1.5, 4)
+    >>> row = MeasuredCut(Cut(3, 32), "int8", "binary", 71.5, Timing(0.4, 0.6, 2500.0, 0.02), 1.5, 4)
     >>> profile = Profile("tiny", "5f0c", "Spearman, built-in sample", 1.2, 32, (row,))
     >>> profile.save(out)
     >>> read_profile(out) == profile
@@ -72,8 +72,8 @@ def _profile(found: dict[str, Any]) -> Profile:
     )
 
 
-def _row(entry: dict[str, Any], name: str | None = None) -> Row:
-    return Row(
+def _row(entry: dict[str, Any], name: str | None = None) -> MeasuredCut:
+    return MeasuredCut(
         cut=Cut.parse(entry["cut"]),
         precision=entry["precision"],
         vectors=entry["vectors"],

@@ -1,4 +1,4 @@
-"""Rows of token ids on the device that reads them, and batches of them padded there.
+"""Packed token ids on the device that reads them, and batches of them padded there.
 
 The host only says which rows go together: it packs, the device pads.
 """
@@ -12,13 +12,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from demitasse.encoding.packed_tokens import Rows
+from demitasse.encoding.packed_tokens import PackedTokens
 
 
-class DeviceRows:
+class DeviceTokens:
     """`rows` on `device`, in batches given by their indices, each with its longest row first."""
 
-    def __init__(self, rows: Rows, batches: Sequence[Sequence[int]], device: torch.device) -> None:
+    def __init__(self, rows: PackedTokens, batches: Sequence[Sequence[int]], device: torch.device) -> None:
         order = np.fromiter((index for batch in batches for index in batch), np.int64, len(rows))
         self._ends = np.cumsum([0, *map(len, batches)]).tolist()
         self._lengths = rows.lengths[order]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from demitasse.encoding.packed_tokens import Rows
+from demitasse.encoding.packed_tokens import PackedTokens
 from demitasse.encoding.reader import Tokens, rust_tokens
 from demitasse.errors import FolderError, reason
 
@@ -53,10 +53,10 @@ class _SlowTokens:
     tokenizer: PreTrainedTokenizerBase
     max_tokens: int
 
-    def batch(self, texts: list[str]) -> Rows:
+    def batch(self, texts: list[str]) -> PackedTokens:
         if not texts:
-            return Rows.of([])
-        return Rows.of(self.tokenizer(texts, truncation=True, max_length=self.max_tokens)["input_ids"])
+            return PackedTokens.of([])
+        return PackedTokens.of(self.tokenizer(texts, truncation=True, max_length=self.max_tokens)["input_ids"])
 
     def prompt_length(self, prompt: str) -> int:
         row = self.batch([prompt]).row(0)

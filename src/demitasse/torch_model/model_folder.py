@@ -27,7 +27,7 @@ from demitasse.encoding.manifest import MARK, SCHEMA, read_manifest, record_of
 from demitasse.encoding.reader import Reader
 from demitasse.errors import FolderError
 from demitasse.host.atomic import new_folder
-from demitasse.host.jsons import read_json, write_json
+from demitasse.host.json_files import read_json, write_json
 from demitasse.torch_model.backbone import find_backbone
 from demitasse.torch_model.devices import choose_device, choose_dtype
 from demitasse.torch_model.hf_tokenizer import empty_id, tokenizer_at, tokens_of

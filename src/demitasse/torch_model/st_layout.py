@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from demitasse.encoding.pooling import Pooling
 from demitasse.errors import FolderError
-from demitasse.host.jsons import read_json, write_json
+from demitasse.host.json_files import read_json, write_json
 from demitasse.torch_model.readout import NORMALIZE, Dense, Normalize, Readout
 
 # The names that releases 2 to 6 all resolve.

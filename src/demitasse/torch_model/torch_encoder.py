@@ -19,16 +19,16 @@ from demitasse.encoding.batching import token_batches, windows
 from demitasse.encoding.encoder import Encoder, Vectors
 from demitasse.encoding.exits import Exit, narrow
 from demitasse.encoding.fingerprints import fingerprint, reading
-from demitasse.encoding.packed_tokens import Rows
+from demitasse.encoding.packed_tokens import PackedTokens
 from demitasse.encoding.pooling import Pooling
 from demitasse.encoding.reader import Reader
 from demitasse.encoding.text_checks import checked
 from demitasse.encoding.word_cache import WordTokens
-from demitasse.encoding.word_processes import WordWorkers
-from demitasse.host.threads import cores
+from demitasse.encoding.word_processes import WordProcesses
+from demitasse.host.machine import cores
 from demitasse.torch_model.backbone import Backbone
 from demitasse.torch_model.cuda_streams import Lanes, Launched, to_host
-from demitasse.torch_model.device_tokens import DeviceRows
+from demitasse.torch_model.device_tokens import DeviceTokens
 from demitasse.torch_model.devices import pace, short_name
 from demitasse.torch_model.readout import Dense, Readout, embed, exit_readout, unit
 
@@ -157,7 +157,7 @@ class TorchEncoder(Encoder):
         while launched:
             yield launched.popleft().fetched()
 
-    def _token_windows(self, texts: Iterable[str], prefix: str, ahead: int) -> Iterator[Rows]:
+    def _token_windows(self, texts: Iterable[str], prefix: str, ahead: int) -> Iterator[PackedTokens]:
         """The token ids of each window of `texts`, `ahead` windows of them made in another thread."""
         speed = pace(self.device)
         parts = windows(checked(texts), speed.window, speed.characters)
@@ -165,7 +165,7 @@ class TorchEncoder(Encoder):
             yield from (self.reader.read(part, prefix) for part in parts)
             return
         with ThreadPoolExecutor(1, "demitasse-tokens") as thread:
-            pending: deque[Future[Rows]] = deque()
+            pending: deque[Future[PackedTokens]] = deque()
             reader = self.__dict__.get("_busy_reader", self.reader)
             for count, part in enumerate(parts):
                 if count == WINDOWS_ALONE:  # much text: worth the start of other processes
@@ -182,19 +182,19 @@ class TorchEncoder(Encoder):
         workers = min(WORKERS, cores() // 2)
         if not isinstance(self.reader.tokens, WordTokens) or workers < 1:
             return self.reader
-        return replace(self.reader, tokens=WordWorkers(self.reader.tokens, workers))
+        return replace(self.reader, tokens=WordProcesses(self.reader.tokens, workers))
 
     def _window_states(self, window: Sequence[str], depths: Sequence[int], prefix: str) -> dict[int, Tensor]:
         """The states of `window` in its own order."""
         return self._launch(self.reader.read(window, prefix), depths, prefix, lambda steps: None)
 
     def _launch(
-        self, rows: Rows, depths: Sequence[int], prefix: str, advance: Callable[[int], None]
+        self, rows: PackedTokens, depths: Sequence[int], prefix: str, advance: Callable[[int], None]
     ) -> dict[int, Tensor]:
         """The states of texts in their order, computed with those of like length together; a GPU may still be at it."""
         prompt_tokens = 0 if self.pooling.include_prompt else self.reader.prompt_tokens(prefix)
         speed = pace(self.device)
-        packed = DeviceRows(rows, token_batches(rows.lengths.tolist(), speed.budget, speed.least), self.device)
+        packed = DeviceTokens(rows, token_batches(rows.lengths.tolist(), speed.budget, speed.least), self.device)
         parts: dict[int, list[Tensor]] = {
             depth: [torch.empty(0, self.state_dims, device=self.device)] for depth in depths
         }

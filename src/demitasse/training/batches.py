@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from demitasse.data.sampler import Sampler, TextBatch
-from demitasse.encoding.packed_tokens import Rows
+from demitasse.encoding.packed_tokens import PackedTokens
 from demitasse.encoding.reader import Reader
 from demitasse.errors import DataError
 from demitasse.torch_model.hf_tokenizer import tokens_of
@@ -37,7 +37,7 @@ class Prepared:
 
     whole: TextBatch  # of all processes together, the same in each
     own: TextBatch  # this process's rows of it
-    chunks: tuple[Rows, ...]  # the tokens of `own`: all of it, or a few rows at a time
+    chunks: tuple[PackedTokens, ...]  # the tokens of `own`: all of it, or a few rows at a time
     prompt_tokens: tuple[Tensor | None, ...]  # of each chunk
     after: dict[str, Any]  # the sampler's state once this batch was drawn
 
@@ -89,13 +89,13 @@ class Loader:
         read = [self._tokens(chunk) for chunk in chunks]
         return Prepared(whole, own, tuple(tokens for tokens, _ in read), tuple(counts for _, counts in read), after)
 
-    def _tokens(self, chunk: TextBatch) -> tuple[Rows, Tensor | None]:
+    def _tokens(self, chunk: TextBatch) -> tuple[PackedTokens, Tensor | None]:
         parts, counts = [], []
         for number, column in enumerate(chunk.columns):
             which = min(number, len(self._prompts) - 1)
             parts.append(self._reader.read(column, self._prompts[which]))
             counts += [self._prompt_tokens[which]] * len(column)
-        return Rows.joined(parts), torch.tensor(np.array(counts)) if any(counts) else None
+        return PackedTokens.joined(parts), torch.tensor(np.array(counts)) if any(counts) else None
 
 
 def reading(reader: Reader, max_tokens: int | None) -> Reader:

@@ -26,7 +26,7 @@ from demitasse._version import __version__
 from demitasse.cut import Cut
 from demitasse.errors import FolderError, reason
 from demitasse.host.atomic import new_file
-from demitasse.host.jsons import read_json
+from demitasse.host.json_files import read_json
 
 RUN, LOG, CHECKPOINT, MODEL, LAST = "run.json", "log.jsonl", "checkpoint.pt", "model", "last"
 _COMPARED = ("options", "objective", "data", "dev", "base")  # what a resumed run must agree on

@@ -13,7 +13,7 @@ import torch
 from demitasse.data.sampler import TextBatch
 from demitasse.encoding.loading import load
 from demitasse.errors import TrainingError, TrainingStopped
-from demitasse.evaluation.dev_scores import dev_scores
+from demitasse.evaluation.evaluate import dev_scores
 from demitasse.host.progress import progress_bar
 from demitasse.objectives.elastic import Elastic
 from demitasse.objectives.protocol import Step

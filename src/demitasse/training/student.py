@@ -16,10 +16,10 @@ from torch.utils.checkpoint import checkpoint
 
 from demitasse.encoding.batching import token_batches
 from demitasse.encoding.exits import Exit
-from demitasse.encoding.packed_tokens import Rows
+from demitasse.encoding.packed_tokens import PackedTokens
 from demitasse.encoding.pooling import without_prompt
 from demitasse.torch_model.backbone import Backbone
-from demitasse.torch_model.device_tokens import DeviceRows
+from demitasse.torch_model.device_tokens import DeviceTokens
 from demitasse.torch_model.readout import Dense, Normalize, Readout
 from demitasse.torch_model.torch_encoder import TorchEncoder
 
@@ -55,14 +55,14 @@ class Student(nn.Module):
         found: torch.device = self.model.device
         return found
 
-    def forward(self, rows: Rows, prompt_tokens: Tensor | None = None) -> Tensor:
+    def forward(self, rows: PackedTokens, prompt_tokens: Tensor | None = None) -> Tensor:
         """The embeddings (depths, texts, dims) in fp32, not of unit length.
 
         Texts of like length share a pass through the backbone, so that little is spent on padding. `prompt_tokens`
         says for each text how many of its first tokens are not to be pooled.
         """
         least = LEAST_TOKENS.get(self.device.type, LEAST_TOKENS_ELSEWHERE)
-        packed = DeviceRows(rows, token_batches(rows.lengths.tolist(), 1 << 40, least), self.device)
+        packed = DeviceTokens(rows, token_batches(rows.lengths.tolist(), 1 << 40, least), self.device)
         # On a GPU fewer shapes, and those that its kernels like; never more tokens than the model has positions.
         multiple = 8 if self.device.type == "cuda" and self._origin.reader.max_tokens % 8 == 0 else 1
         parts = []

@@ -9,7 +9,7 @@ import zoo
 from scipy import stats
 
 from demitasse import Cut, Encoder, grid, load, read_pairs
-from demitasse.evaluation.dev_scores import dev_scores
+from demitasse.evaluation.evaluate import dev_scores
 
 
 def test_every_cut_is_scored_as_if_it_were_alone(encoder: Encoder) -> None:
