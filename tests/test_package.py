@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import importlib
 import subprocess
 import sys
@@ -18,6 +19,43 @@ def test_the_package_exports_exactly_what_it_lists() -> None:
     assert set(demitasse.__all__) <= set(dir(demitasse))
     with pytest.raises(AttributeError, match="no attribute 'encoderr'"):
         demitasse.encoderr  # noqa: B018
+
+
+def test_type_checkers_see_the_table() -> None:
+    source = Path(demitasse.__file__).read_text(encoding="utf-8")
+    blocks = [node for node in ast.parse(source).body if isinstance(node, ast.If)]
+    seen = {
+        name.asname: (node.module or "").partition(".")[2]
+        for block in blocks
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+    }
+    assert seen == {name: module for name, (module, _) in demitasse._PUBLIC.items()}
+
+
+def test_no_module_takes_the_place_of_a_public_name() -> None:
+    """A package called `demitasse.train` would become `dt.train` the moment something imports it."""
+    program = (
+        "import importlib, pkgutil, types, demitasse\n"
+        "before = {name: getattr(demitasse, name) for name in demitasse.__all__}\n"
+        "skipped = ('__main__', 'integrations.sentence_transformers', 'integrations.mteb')\n"
+        "for found in pkgutil.walk_packages(demitasse.__path__, 'demitasse.'):\n"
+        "    if not found.name.endswith(skipped): importlib.import_module(found.name)\n"
+        "for name, thing in before.items():\n"
+        "    assert getattr(demitasse, name) is thing, name\n"
+        "    assert not isinstance(thing, types.ModuleType), name\n"
+        "modules = {found.name for found in pkgutil.iter_modules(demitasse.__path__)}\n"
+        "assert not modules & set(demitasse.__all__), modules & set(demitasse.__all__)\n"
+        "print('kept')"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert run.stdout == "kept\n", run.stderr
+
+
+def test_old_homes_of_objectives_still_work() -> None:
+    for name in ("Espresso", "EspressoReleased", "Matryoshka", "TwoDMSE", "Starbucks"):
+        assert getattr(importlib.import_module("demitasse.objectives"), name) is getattr(demitasse, name)
 
 
 def test_importing_it_and_its_command_line_imports_no_torch() -> None:
@@ -42,7 +80,9 @@ def test_a_missing_extra_is_the_line_to_type(name: str, extra: str) -> None:
 
 def test_every_error_is_an_ordinary_one_too() -> None:
     errors = importlib.import_module("demitasse.errors")
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    public = [getattr(demitasse, name) for name in demitasse.__all__]
+    kinds = [kind for kind in public if isinstance(kind, type) and issubclass(kind, Exception)]
+    assert {kind for kind in vars(errors).values() if isinstance(kind, type)} < set(kinds)
     assert len(kinds) == 10
     for kind in kinds:
         assert issubclass(kind, errors.DemitasseError)
