@@ -68,10 +68,19 @@ class BlockEncoder(Encoder):
         return [depth for depth in self.manifest["exits"] if depth <= self.layers]
 
     @property
+    def runtime(self) -> str:
+        """What runs the model."""
+        return "blocks"
+
+    @property
+    def device_kind(self) -> str:
+        """The kind of device it runs on."""
+        return next(short for short, long in PROVIDERS.items() if long == self.blocks.provider)
+
+    @property
     def place(self) -> str:
         """Precision and device."""
-        device = next(short for short, long in PROVIDERS.items() if long == self.blocks.provider)
-        return f"{self.precision} blocks, {device}"
+        return f"{self.precision} blocks, {self.device_kind}"
 
     @property
     def precision(self) -> str:

@@ -63,8 +63,18 @@ class Encoder(ABC):
 
     @property
     @abstractmethod
+    def runtime(self) -> str:
+        """What runs the model: `torch`, or `blocks` for onnxruntime."""
+
+    @property
+    @abstractmethod
+    def device_kind(self) -> str:
+        """The kind of device it runs on: `cpu`, `cuda`, `mps`, `coreml` or `dml`."""
+
+    @property
+    @abstractmethod
     def place(self) -> str:
-        """Where and how the model runs, such as `cpu` or `int8 blocks, cpu`."""
+        """Where and how the model runs, for people to read: `cpu`, `cuda:0 float16`, `int8 blocks, cpu`."""
 
     @property
     @abstractmethod

@@ -64,6 +64,16 @@ class TorchEncoder(Encoder):
         return sorted(self.exits)
 
     @property
+    def runtime(self) -> str:
+        """What runs the model."""
+        return "torch"
+
+    @property
+    def device_kind(self) -> str:
+        """The kind of device it runs on."""
+        return self.device.type
+
+    @property
     def place(self) -> str:
         """The device, and the number format where it is not float32."""
         dtype = self.backbone.model.dtype
