@@ -77,9 +77,9 @@ class Noted:
     rows: list[Tensor] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
 
-    def __call__(self, rows: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
-        self.rows, self.steps = list(rows), [*self.steps, step]
-        return loss(rows[-1], [16, 32]).sum()
+    def __call__(self, embeddings: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
+        self.embeddings, self.steps = list(embeddings), [*self.steps, step]
+        return loss(embeddings[-1], [16, 32]).sum()
 
 
 @pytest.mark.usefixtures("_in_doubles")
@@ -188,8 +188,8 @@ def test_scores_reach_the_loss(micro_batch: int | None, fitted: TorchEncoder, ac
     loss = Descent(accelerator, Student(fitted).eval(), Teaching(objective, CoSENT())).add(batch, Step(), seed=5)
     places = [COLUMNS[0].index(text) for text in batch.whole.columns[0]]
     scores = torch.tensor([place / 7 for place in places])
-    torch.testing.assert_close(loss, CoSENT()(objective.rows[-1], [16, 32], scores).sum().detach())
-    shuffled = CoSENT()(objective.rows[-1], [16, 32], scores.roll(1)).sum()
+    torch.testing.assert_close(loss, CoSENT()(objective.embeddings[-1], [16, 32], scores).sum().detach())
+    shuffled = CoSENT()(objective.embeddings[-1], [16, 32], scores.roll(1)).sum()
     assert (loss - shuffled).abs() > 1e-3
 
 
@@ -219,7 +219,7 @@ def test_rows_and_teachers_are_of_the_same_texts(
     assert not step.teacher.requires_grad
     expected = np.stack([fitted.encode(column) for column in batch.whole.columns])
     np.testing.assert_allclose(step.teacher.numpy(), expected, atol=1e-3)
-    own = torch.nn.functional.normalize(objective.rows[-1], dim=-1).detach()
+    own = torch.nn.functional.normalize(objective.embeddings[-1], dim=-1).detach()
     np.testing.assert_allclose(own.numpy(), expected, atol=1e-5)
     Descent(accelerator, descent.model, Teaching(objective, InfoNCE(), anchor=known)).add(batch, Step(), seed=5)
     assert objective.steps[1].teacher is None

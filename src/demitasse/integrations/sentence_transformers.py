@@ -118,15 +118,15 @@ class ElasticLoss(nn.Module):
         columns = [self._states(backbone, features, depths) for features in sentence_features]
         if len(columns) < 2:
             raise DataError("one column of texts has nothing to be compared with; give two or more")
-        rows = [torch.stack([column[depth] for column in columns]) for depth in depths]
-        scores = self._scores(labels, rows[0])
+        embeddings = [torch.stack([column[depth] for column in columns]) for depth in depths]
+        scores = self._scores(labels, embeddings[0])
 
-        def pair_loss(of: Tensor, widths: Sequence[int]) -> Tensor:
-            return self.loss(of, widths, scores)
+        def pair_loss(columns: Tensor, widths: Sequence[int]) -> Tensor:
+            return self.loss(columns, widths, scores)
 
         # What is learnt from evaluation data is forgotten.
         memory = self._memory if self.model.training else dict(self._memory)
-        return self.objective(rows, pair_loss, Step(random=cast(Random, random), memory=memory))
+        return self.objective(embeddings, pair_loss, Step(random=cast(Random, random), memory=memory))
 
     def get_config_dict(self) -> dict[str, Any]:
         """What the model card says about this loss."""
@@ -141,11 +141,11 @@ class ElasticLoss(nn.Module):
             return _STARBUCKS
         return _ESE if isinstance(self.objective, (Espresso, EspressoReleased)) else _TWO_DMSE
 
-    def _scores(self, labels: Tensor | None, rows: Tensor) -> Tensor | None:
-        if labels is None or len(rows) > 2 or isinstance(self.loss, InfoNCE):
+    def _scores(self, labels: Tensor | None, columns: Tensor) -> Tensor | None:
+        if labels is None or len(columns) > 2 or isinstance(self.loss, InfoNCE):
             return None
-        if labels.numel() != rows.shape[1]:
-            raise DataError(f"{labels.numel()} labels for {rows.shape[1]} pairs; give one score for each")
+        if labels.numel() != columns.shape[1]:
+            raise DataError(f"{labels.numel()} labels for {columns.shape[1]} pairs; give one score for each")
         return labels.reshape(-1).float()
 
     def _found_backbone(self) -> Backbone:

@@ -60,11 +60,11 @@ class Elastic:
         """Every depth at every width."""
         return [Cut(layers, dims) for layers in range(full.layers + 1) for dims in widths_of(self.dims, full.dims)]
 
-    def __call__(self, rows: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
+    def __call__(self, embeddings: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
         """The mean over depths and widths of the divergence from the teacher, and the weighted others."""
         if step.teacher is None or step.anchor is None:
             raise DataError("Elastic needs a teacher's vectors; train() makes them")
-        everything = torch.stack(list(rows))  # (K, C, B, D)
+        everything = torch.stack(list(embeddings))  # (K, C, B, D)
         widths, texts = widths_of(self.dims, everything.shape[-1]), everything.flatten(1, 2)
         kept = _some(texts.shape[1], step)
         targets = similarity_targets(flat(step.teacher.detach())[kept], self.temperature)
@@ -74,10 +74,10 @@ class Elastic:
         for chosen in torch.split(texts[:, kept], at_once) if self.distil else ():
             scores = nested_cosines(chosen, chosen, widths)
             divergence = similarity_divergence_of(scores, targets, self.temperature)
-            total = total + self.distil * divergence.sum() / (len(rows) * len(widths))
+            total = total + self.distil * divergence.sum() / (len(embeddings) * len(widths))
         paired = everything.shape[1] > 1  # plain texts have nothing to be close to but the teacher
         if self.keep and paired:
-            total = total + self.keep * loss(rows[-1], widths).mean()
+            total = total + self.keep * loss(embeddings[-1], widths).mean()
         if self.contrast and paired:
             total = total + self.contrast * loss(everything, widths).mean()
         return total

@@ -1,7 +1,7 @@
 """The published objectives: Matryoshka, 2DMSE, ESE, and their relatives.
 
-`rows` is a sequence of tensors (C, B, D), the columns of a batch at every depth, first the one without any layer; an
-objective that reads the last depth only is happy with that one alone. docs/objectives.md has the formulas.
+`embeddings` has one tensor (C, B, D) for each depth: the columns of a batch, starting at depth 0, which has no layers.
+An objective that reads only the last depth can be given that one alone. docs/objectives.md has the formulas.
 """
 
 from __future__ import annotations
@@ -18,7 +18,16 @@ from demitasse.cut import Cut
 from demitasse.errors import DataError
 from demitasse.objectives.compression import Compress, Published
 from demitasse.objectives.losses import feature_divergence
-from demitasse.objectives.protocol import NestedLoss, Step, deep_enough, flat, known, narrower, powers, widths_of
+from demitasse.objectives.protocol import (
+    NestedLoss,
+    Step,
+    check_choice,
+    check_inner_layers,
+    checked_width,
+    flat,
+    powers_of_two,
+    widths_of,
+)
 
 WEIGHTINGS: dict[str, Callable[[int], float]] = {
     "uniform": lambda depth: 1.0,
@@ -48,19 +57,19 @@ class Matryoshka:
         """The last layer at its widths."""
         return [Cut(full.layers, width) for width in widths_of(self.dims, full.dims)]
 
-    def __call__(self, rows: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
+    def __call__(self, embeddings: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
         """The weighted sum over widths."""
-        return self.at(rows[-1], loss, step.random)
+        return self.at(embeddings[-1], loss, step.random)
 
-    def at(self, rows: Tensor, loss: NestedLoss, random: Random) -> Tensor:
-        """The same for the rows of any depth."""
-        widths = widths_of(self.dims, rows.shape[-1])
+    def at(self, columns: Tensor, loss: NestedLoss, random: Random) -> Tensor:
+        """The same for the columns (C, B, D) of any depth."""
+        widths = widths_of(self.dims, columns.shape[-1])
         weight = dict(zip(self.dims or widths, self.weights or [1.0] * len(widths), strict=True))
         widths = sorted(widths, reverse=True)  # the order in which sentence-transformers draws
         if 0 < self.per_step < len(widths):
             widths = [widths[index] for index in random.sample(range(len(widths)), self.per_step)]
         widths = sorted(widths)
-        return (loss(rows, widths) * rows.new_tensor([weight[width] for width in widths])).sum()
+        return (loss(columns, widths) * columns.new_tensor([weight[width] for width in widths])).sum()
 
 
 @dataclass(frozen=True)
@@ -79,23 +88,24 @@ class TwoDMSE:
     raw = True
 
     def __post_init__(self) -> None:
-        known("weighting", self.weighting, ("uniform", "inverse"))
+        check_choice("weighting", self.weighting, ("uniform", "inverse"))
 
     def cuts(self, full: Cut) -> list[Cut]:
         """Every layer from 1 on at every power of two from 8 up, and at full width."""
-        return [Cut(layers, dims) for layers in range(1, full.layers + 1) for dims in (*powers(full.dims), full.dims)]
+        widths = (*powers_of_two(full.dims), full.dims)
+        return [Cut(layers, dims) for layers in range(1, full.layers + 1) for dims in widths]
 
-    def __call__(self, rows: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
+    def __call__(self, embeddings: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
         """Four losses and the KL."""
-        last, full = rows[-1], rows[-1].shape[-1]
-        deep_enough(rows)
-        depth = step.random.randint(1, len(rows) - 2)
-        widths = [step.random.choice(powers(full)), full]
+        last, full = embeddings[-1], embeddings[-1].shape[-1]
+        check_inner_layers(embeddings)
+        depth = step.random.randint(1, len(embeddings) - 2)
+        widths = [step.random.choice(powers_of_two(full)), full]
         scale = 1 / depth if self.weighting == "inverse" else 1.0
-        total = loss(last, widths).sum() + scale * loss(rows[depth], widths).sum()
+        total = loss(last, widths).sum() + scale * loss(embeddings[depth], widths).sum()
         if self.temperature > 0:
             teacher = last.detach() if self.detach else last
-            pull = feature_divergence(flat(teacher), flat(rows[depth]), self.temperature)
+            pull = feature_divergence(flat(teacher), flat(embeddings[depth]), self.temperature)
             total = total + self.temperature * pull
         return total
 
@@ -117,20 +127,20 @@ class Espresso:
 
     def cuts(self, full: Cut) -> list[Cut]:
         """Layers from 1 on at `dims`."""
-        dims = narrower(self.dims, full.dims)
+        dims = checked_width(self.dims, full.dims)
         return [Cut(layers, dims) for layers in range(1, full.layers + 1)]
 
-    def __call__(self, rows: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
+    def __call__(self, embeddings: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
         """Learn-to-express and learn-to-compress."""
-        last = len(rows) - 1
-        dims = narrower(self.dims, rows[-1].shape[-1])
+        last = len(embeddings) - 1
+        dims = checked_width(self.dims, embeddings[-1].shape[-1])
         weights = [1 / (1 + math.log(depth)) for depth in range(1, last)] + [1.0]
-        asked = rows[1:] if self.express else rows[-1:]
-        losses = loss(torch.stack(list(asked)), [dims]).squeeze(-1)
-        total = (losses * losses.new_tensor(weights[-len(asked) :])).sum()
+        expressed = embeddings[1:] if self.express else embeddings[-1:]
+        losses = loss(torch.stack(list(expressed)), [dims]).squeeze(-1)
+        total = (losses * losses.new_tensor(weights[-len(expressed) :])).sum()
         if self.compress is not None:
             for depth, weight in enumerate(weights, 1):
-                total = total + weight * self.compress(flat(rows[depth]), dims, step.memory, f"depth {depth}")
+                total = total + weight * self.compress(flat(embeddings[depth]), dims, step.memory, f"depth {depth}")
         return total
 
 
@@ -150,24 +160,24 @@ class EspressoReleased:
 
     def cuts(self, full: Cut) -> list[Cut]:
         """The last layer at both widths; depths 0 to n-2 at `dims`."""
-        dims = narrower(self.dims, full.dims)
+        dims = checked_width(self.dims, full.dims)
         return [*(Cut(layers, dims) for layers in range(full.layers - 1)), Cut(full.layers, dims), full]
 
-    def __call__(self, rows: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
+    def __call__(self, embeddings: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
         """Everything summed."""
-        layers, full = len(rows) - 1, rows[-1].shape[-1]
-        dims = narrower(self.dims, rows[-1].shape[-1])
-        total = loss(rows[-1], [dims, full] if dims < full else [full]).sum() * (1 if dims < full else 2)
-        total = total + self._compressed(rows[-1], dims, step)
+        layers, full = len(embeddings) - 1, embeddings[-1].shape[-1]
+        dims = checked_width(self.dims, full)
+        total = loss(embeddings[-1], [dims, full] if dims < full else [full]).sum() * (1 if dims < full else 2)
+        total = total + self._compression(embeddings[-1], dims, step)
         for depth in range(layers - 1):
-            part = loss(rows[depth], [dims]).sum() + self._compressed(rows[depth], dims, step)
+            part = loss(embeddings[depth], [dims]).sum() + self._compression(embeddings[depth], dims, step)
             total = total + WEIGHTINGS["log"](depth) * part / (layers - 1)
         return total
 
-    def _compressed(self, rows: Tensor, dims: int, step: Step) -> Tensor:
+    def _compression(self, columns: Tensor, dims: int, step: Step) -> Tensor:
         if not self.compress:
-            return rows.new_zeros(())
-        return Published(self.temperature)(flat(rows), dims, step.memory, "")
+            return columns.new_zeros(())
+        return Published(self.temperature)(flat(columns), dims, step.memory, "")
 
 
 @dataclass(frozen=True)
@@ -189,31 +199,31 @@ class AdaptiveLayer:
     raw = False
 
     def __post_init__(self) -> None:
-        known("weighting", self.weighting, WEIGHTINGS)
+        check_choice("weighting", self.weighting, WEIGHTINGS)
 
     def cuts(self, full: Cut) -> list[Cut]:
         """Every depth at the inner widths."""
         widths = [full.dims] if self.inner is None else widths_of(self.inner.dims, full.dims)
         return [Cut(layers, dims) for layers in range(full.layers + 1) for dims in widths]
 
-    def __call__(self, rows: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
+    def __call__(self, embeddings: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
         """The last layer's loss, the others' weighted mean, and the KL."""
-        total = self.last_weight * self._at(rows[-1], loss, step)
-        depths = list(range(len(rows) - 1))
+        total = self.last_weight * self._at(embeddings[-1], loss, step)
+        depths = list(range(len(embeddings) - 1))
         if 0 < self.layers_per_step < len(depths):
             depths = step.random.sample(depths, self.layers_per_step)
         for depth in depths:
             weight = WEIGHTINGS[self.weighting](depth) * self.prior_weight / len(depths)
-            total = total + weight * self._at(rows[depth], loss, step)
+            total = total + weight * self._at(embeddings[depth], loss, step)
             if self.kl_temperature > 0:
-                pull = feature_divergence(flat(rows[-1]).detach(), flat(rows[depth]), self.kl_temperature)
+                pull = feature_divergence(flat(embeddings[-1]).detach(), flat(embeddings[depth]), self.kl_temperature)
                 total = total + self.kl_weight * self.kl_temperature * pull
         return total
 
-    def _at(self, rows: Tensor, loss: NestedLoss, step: Step) -> Tensor:
+    def _at(self, columns: Tensor, loss: NestedLoss, step: Step) -> Tensor:
         if self.inner is None:
-            return loss(rows, [rows.shape[-1]]).sum()
-        return self.inner.at(rows, loss, step.random)
+            return loss(columns, [columns.shape[-1]]).sum()
+        return self.inner.at(columns, loss, step.random)
 
 
 @dataclass(frozen=True)
@@ -237,9 +247,9 @@ class Matryoshka2d:
         """Every depth at every width."""
         return self._adaptive().cuts(full)
 
-    def __call__(self, rows: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
+    def __call__(self, embeddings: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
         """What `AdaptiveLayer` gives."""
-        return self._adaptive()(rows, loss, step)
+        return self._adaptive()(embeddings, loss, step)
 
 
 @dataclass(frozen=True)
@@ -260,15 +270,15 @@ class Starbucks:
         sizes = diagonal(full) if self.sizes is None else [cut.within(full) for cut in self.sizes]
         return sorted({*sizes, full})
 
-    def __call__(self, rows: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
+    def __call__(self, embeddings: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
         """The sum over cuts."""
-        full = Cut(len(rows) - 1, rows[-1].shape[-1])
-        teacher = flat(rows[-1]).detach() if self.detach else flat(rows[-1])
-        total = rows[-1].new_zeros(())
+        full = Cut(len(embeddings) - 1, embeddings[-1].shape[-1])
+        teacher = flat(embeddings[-1]).detach() if self.detach else flat(embeddings[-1])
+        total = embeddings[-1].new_zeros(())
         for layers, dims in self.cuts(full):
-            total = total + loss(rows[layers], [dims]).sum()
+            total = total + loss(embeddings[layers], [dims]).sum()
             if layers < full.layers:
-                pull = feature_divergence(teacher[:, :dims], flat(rows[layers])[:, :dims], 1.0)
+                pull = feature_divergence(teacher[:, :dims], flat(embeddings[layers])[:, :dims], 1.0)
                 total = total + self.kl_weight * pull
         return total
 
@@ -280,4 +290,4 @@ def diagonal(full: Cut) -> list[Cut]:
     ['2x96', '4x192', '6x384']
     """
     layers = range(full.layers, 0, -2)
-    return sorted(Cut(depth, max(min(32, full.dims), full.dims >> place)) for place, depth in enumerate(layers))
+    return sorted(Cut(depth, max(min(32, full.dims), full.dims >> halvings)) for halvings, depth in enumerate(layers))
