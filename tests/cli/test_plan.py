@@ -86,7 +86,7 @@ def test_texts_without_labels_and_json_on_stdout(run: Callable[..., Ran], place:
         (("--layers", "7"), "cut 7x32 is deeper than this encoder (6x384)"),
         (("--layers", "one"), "--layers 'one' cannot be read"),
         (("--precision", "fp64"), "precisions is ['fp64']; give a list of some of"),
-        (("--precision", "fp32"), "fp32 of this model cannot be measured; it can be in int8"),
+        (("--precision", "fp32"), "this model cannot be measured in fp32; choose int8"),
         (("--texts", "nowhere.txt"), "cannot read 'nowhere.txt'"),
         (("--tasks", "nowhere"), "nowhere"),
         (("./nowhere",), "there is no folder './nowhere'"),

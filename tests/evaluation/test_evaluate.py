@@ -14,8 +14,9 @@ import zoo
 from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score
 
-from demitasse import Cut, CutError, DataError, Encoder, evaluate, grid, load
+from demitasse import Cut, CutError, DataError, Encoder, evaluate, grid, load, read_pairs
 from demitasse.encoding.encoder import Vectors
+from demitasse.evaluation.evaluate import dev_scores
 from demitasse.evaluation.evaluation import Evaluation
 from demitasse.evaluation.metrics import Values
 from demitasse.evaluation.tasks import PairTask, Scores, SearchTask
@@ -290,3 +291,42 @@ def test_groups_are_means(encoder: Encoder) -> None:
     )
     widths = [np.ptp(evaluation.interval(name, cut)) for name in ("both", "one", "two")]
     assert widths[0] < max(widths[1:])  # the tasks are drawn apart from one another
+
+
+def test_dev_scores_are_those_of_each_cut_alone(encoder: Encoder) -> None:
+    left, right = zoo.sentences(60, seed=1), zoo.sentences(60, seed=2)
+    gold = [round(number % 7 / 2, 1) for number in range(60)]
+    data = read_pairs(list(zip(left, right, gold, strict=True)))
+    cuts = grid([0, 2, 3], [8, 32])
+    scores = dev_scores(encoder, data.sources[0], cuts)
+    assert list(scores) == [str(cut) for cut in cuts]
+    for cut in cuts:
+        small = encoder.cut(*cut)
+        # Batches of other texts may move the last bit, and so swap two ranks of the 60.
+        cosines = (small.encode(left) * small.encode(right)).sum(1)
+        assert scores[str(cut)] == pytest.approx(100 * spearmanr(cosines, gold).statistic, abs=0.5)
+
+
+def test_a_dev_set_with_one_score_throughout_scores_zero(encoder: Encoder) -> None:
+    texts = zoo.sentences(8)
+    data = read_pairs([(texts[index], texts[index + 4], 1.0) for index in range(4)])
+    assert dev_scores(encoder, data.sources[0], [Cut(3, 32)]) == {"3x32": 0.0}
+
+
+def test_each_side_of_a_dev_pair_has_its_prompt(model_folder: Callable[..., Path]) -> None:
+    tiny = load(model_folder("BERT"), device="cpu")
+    encoder = replace(tiny, reader=replace(tiny.reader, prompts={"query": "kan lor ", "document": "mist "}))
+    left, right = zoo.sentences(40, seed=1), zoo.sentences(40, seed=2)
+    gold = [float(number % 5) for number in range(40)]
+    pairs, cut = read_pairs(list(zip(left, right, gold, strict=True))).sources[0], Cut(3, 32)
+    scores = {}
+    for prompts, sides in {
+        (): (None, None),
+        ("query",): ("query", "query"),
+        ("query", "document"): ("query", "document"),
+        ("query", "document", "query"): ("query", "document"),
+    }.items():
+        cosines = (encoder.encode(left, prompt=sides[0]) * encoder.encode(right, prompt=sides[1])).sum(1)
+        scores[prompts] = dev_scores(encoder, pairs, [cut], prompts)["3x32"]
+        assert scores[prompts] == pytest.approx(100 * spearmanr(cosines, gold).statistic, abs=0.5)
+    assert len({*scores.values()}) == 3

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from demitasse import Cut, CutError, DataError, DemitasseError, Evaluation, read_evaluation
 from demitasse.evaluation.evaluation_json import comparison
-from demitasse.evaluation.score_types import Cell, Draws, Score, TaskFacts, group_means, shallow_means
+from demitasse.evaluation.score_types import Draws, Score, ScoreKey, TaskFacts, group_means, shallow_means
 from demitasse.host.json_files import json_text
 
 
@@ -121,11 +121,11 @@ def shallowless(made: Evaluation) -> Evaluation:
 
 
 BAD: dict[str, tuple[Callable[[Evaluation], Evaluation], Callable[[Evaluation], object], str]] = {
-    "no such name": (lambda e: e, lambda e: e.score("c", FULL), "nothing called 'c' was measured here; there is a, al"),
+    "no such name": (lambda e: e, lambda e: e.score("c", FULL), "nothing called 'c' was measured; choose one of a, al"),
     "no such cut": (
         lambda e: e,
         lambda e: e.score("a", Cut(3, 5)),
-        "cut 3x5 was not measured on a; name it in the cuts",
+        "cut 3x5 was not measured on a; add it to the cuts",
     ),
     "no such documents": (
         lambda e: e,
@@ -135,26 +135,26 @@ BAD: dict[str, tuple[Callable[[Evaluation], Evaluation], Callable[[Evaluation], 
     "no intervals": (
         unresampled,
         lambda e: e.interval("both", FULL),
-        "no intervals, for nothing was resampled; evaluate",
+        "no intervals, .*; evaluate with resamples",
     ),
     "no shallow intervals": (
         unresampled,
         lambda e: e.shallow_interval("both", 8),
-        "no intervals, for nothing was resampled; evaluate",
+        "no intervals, .*; evaluate with resamples",
     ),
     "no shallow draws": (
         without_draws,
         lambda e: e.shallow_difference(e, "both", 8),
-        "needs draws, which no file holds; make both",
+        "needs draws, which are not saved to files",
     ),
     "no shallow cut": (shallowless, lambda e: e.shallow("both", 8), "cut 1x8 was not measured on both"),
     "no layers between": (of_one_layer, lambda e: e.shallow("both", 8), "a model of 1 layers has no shallow cuts"),
-    "no share": (worthless, lambda e: e.share("both", Cut(1, 8)), "the whole model scores 0 on both"),
-    "no draws": (without_draws, lambda e: e.difference(e, "both", FULL), "needs draws, which no file holds; make both"),
+    "no share": (worthless, lambda e: e.share("both", Cut(1, 8)), "the full model scores 0 on both"),
+    "no draws": (without_draws, lambda e: e.difference(e, "both", FULL), "needs draws, which are not saved to files"),
     "other data": (
         other_data,
         lambda e: e.difference(evaluation(), "both", FULL),
-        "on different data for both; evaluate",
+        "different data for both; evaluate",
     ),
     "other draws": (
         lambda e: e,
@@ -248,7 +248,7 @@ def test_a_comparison_holds_every_shared_difference() -> None:
 
 
 def test_means_take_what_all_tasks_have() -> None:
-    draws: dict[Cell, Draws] = {}
+    draws: dict[ScoreKey, Draws] = {}
     scores = [
         Score("a", "g", "ndcg@10", Cut(1, 1), 1, 10, others={"recall@10": 4.0, "recall@100": 8.0}),
         Score("b", "g", "spearman", Cut(1, 1), 1, 20, others={"recall@10": 6.0}),

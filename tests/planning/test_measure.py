@@ -99,7 +99,7 @@ def test_blocks_have_the_precision_they_have(blocks: Encoder) -> None:
     assert {(row.cut, row.vectors) for row in profile.rows} == {
         (cut, kind) for cut in (Cut(1, 32), Cut(3, 64)) for kind in ("float32", "binary")
     }
-    with pytest.raises(DataError, match="fp32 of this model cannot be measured; it can be in int8"):
+    with pytest.raises(DataError, match="cannot be measured in fp32; choose int8"):
         measure(blocks, options=MeasureOptions(precisions=["fp32"]))
 
 
@@ -116,7 +116,7 @@ def test_without_the_export_extra_torch_itself_is_measured(encoder: Encoder, mon
         profile = measure(encoder, [TASK], options=QUICK)
     assert {row.precision for row in profile.rows} == {"fp32"}
     assert len(profile.made["notes"]) == 1
-    with pytest.raises(DataError, match=r"int8 of this model cannot be measured \(fp32 was .* needs onnxscript"):
+    with pytest.raises(DataError, match=r"cannot be measured in int8 \(fp32 was .* needs onnxscript"):
         measure(encoder, [TASK], options=MeasureOptions(precisions=["int8"]))
 
 
@@ -137,9 +137,11 @@ def test_what_blocks_cannot_hold_is_measured_on_torch_and_said(
         "int8 was not measured: blocks-int8 cannot hold it",
     ]
     assert [str(one.message) for one in warned] == said == profile.made["notes"]
-    with pytest.raises(DataError, match=r"int8 of this model .* \(int8 was not measured: .*\); leave precisions out"):
+    with pytest.raises(
+        DataError, match=r"cannot be measured in int8 \(int8 was not measured: .*\); leave precisions out"
+    ):
         measure(encoder, [TASK], options=MeasureOptions(precisions=["int8"]))
-    with pytest.raises(DataError, match="fp16 of this model cannot be measured; it can be in fp32 and int8"):
+    with pytest.raises(DataError, match="cannot be measured in fp16; choose fp32 or int8"):
         measure(encoder, [TASK], options=MeasureOptions(precisions=["fp16"]))
 
 
@@ -166,7 +168,7 @@ def test_agreement_needs_no_labels(blocks: Encoder, tmp_path: Path) -> None:
     assert profile.quality_error == 0
     by_cut = {row.cut: row.quality for row in profile.rows if row.vectors == "float32"}
     assert by_cut[Cut(3, 64)] > by_cut[Cut(2, 64)] > by_cut[Cut(0, 32)] > 10
-    with pytest.raises(DataError, match="another model cannot be compared on texts without labels"):
+    with pytest.raises(DataError, match="cannot be compared on texts without labels"):
         measure(blocks, texts=TEXTS, compare=[load()])
 
 
@@ -257,7 +259,7 @@ def test_bad_options_are_named(options: dict[str, object], message: str) -> None
     [
         (lambda: measure("MiniLM"), DataError, "a str cannot be measured; give an encoder"),
         (lambda: measure(load(), compare="MiniLM"), DataError, "compare must be a list, not one str"),
-        (lambda: measure(load(), compare=[BLOCKS, BLOCKS]), DataError, "model is to be compared twice; name each"),
+        (lambda: measure(load(), compare=[BLOCKS, BLOCKS]), DataError, "named twice in compare; name each model once"),
         (lambda: measure(load(), options=MeasureOptions(cuts=[Cut(9, 8)])), CutError, "deeper than this encoder"),
         (lambda: measure(load(), options=MeasureOptions(cuts=[])), CutError, "give at least one"),
         (lambda: measure(load(), options=MeasureOptions(cuts=["3x128"])), CutError, "such as"),  # type: ignore[list-item]

@@ -11,7 +11,7 @@ from demitasse import Cut, DataError, Encoder, evaluate, grid, load, restore, st
 from demitasse.encoding.vectors import STORED
 from demitasse.evaluation.tasks import PairTask, SearchTask
 from demitasse.planning.agreement import Reference
-from demitasse.planning.quality import Agreed, Scored, quality_source
+from demitasse.planning.quality import AgreementJudge, TaskJudge, quality_judge
 from demitasse.planning.timing import plan_work
 
 TEXTS = [*dict.fromkeys(zoo.sentences(170, seed=3))][:160]
@@ -27,7 +27,7 @@ SEARCH = SearchTask("search", "search", tuple(TEXTS[:60]), tuple(TEXTS[-20:]), (
 
 
 def qualities(encoder: Encoder, tasks: Sequence[PairTask | SearchTask], cuts: Sequence[Cut] = CUTS):  # type: ignore[no-untyped-def]
-    return Scored(tasks).qualities({"fp32": encoder}, cuts, STORED, lambda steps: None)
+    return TaskJudge(tasks).qualities({"fp32": encoder}, cuts, STORED, lambda steps: None)
 
 
 def test_quality_is_the_mean_of_groups_as_evaluate_has_them(encoder: Encoder) -> None:
@@ -60,7 +60,7 @@ def test_vectors_are_judged_as_they_are_kept(kind: str, encoder: Encoder) -> Non
 
 def test_fewer_bytes_cost_quality_on_real_vectors() -> None:
     blocks = load()
-    judge = quality_source(None, None)
+    judge = quality_judge(None, None)
     found = judge.qualities({"int8": blocks}, [blocks.full], STORED, lambda steps: None).values
     whole, half, byte, bit = (found["int8", blocks.full, kind] for kind in STORED)
     assert half == pytest.approx(whole, abs=0.2)
@@ -69,31 +69,31 @@ def test_fewer_bytes_cost_quality_on_real_vectors() -> None:
 
 
 def test_what_quality_is_stands_in_words() -> None:
-    assert quality_source(None, None).measure == "mean of Spearman on sample-pairs and nDCG@10 on sample-search"
-    assert Scored([SEARCH]).measure == "nDCG@10 on search"
+    assert quality_judge(None, None).measure == "mean of Spearman on sample-pairs and nDCG@10 on sample-search"
+    assert TaskJudge([SEARCH]).measure == "nDCG@10 on search"
     assert (
-        Scored([pairs("a", "sts"), pairs("b", "sts", 9), SEARCH]).measure
+        TaskJudge([pairs("a", "sts"), pairs("b", "sts", 9), SEARCH]).measure
         == "mean of Spearman on sts and nDCG@10 on search"
     )
-    assert quality_source(None, TEXTS).measure == "agreement with the full model on 160 texts of a list"
+    assert quality_judge(None, TEXTS).measure == "agreement with the full model on 160 texts of a list"
 
 
 def test_queries_come_alone_and_documents_in_batches() -> None:
-    judge = Scored([SEARCH])
-    work = plan_work(judge.alone, judge.batched, 32)
+    judge = TaskJudge([SEARCH])
+    work = plan_work(judge.single_texts, judge.batch_texts, 32)
     assert {prompt for _, prompt in work.singles} == {"query"}
     assert {texts[0] for texts, _ in work.singles} == {*SEARCH.queries}
     ((texts, prompt),) = work.batches
     assert prompt == "document"
     assert len({*texts}) == len(texts) == 32
     assert {*texts} <= {*SEARCH.documents}
-    both = Scored([pairs("one", "one")])
-    assert both.alone == both.batched
-    assert {text for text, _ in both.alone} == {*TEXTS[:80]}
+    both = TaskJudge([pairs("one", "one")])
+    assert both.single_texts == both.batch_texts
+    assert {text for text, _ in both.single_texts} == {*TEXTS[:80]}
 
 
 def test_agreement_is_with_the_first_encoder_at_its_full_size(encoder: Encoder) -> None:
-    judge = Agreed(TEXTS, "x.txt")
+    judge = AgreementJudge(TEXTS, "x.txt")
     small = encoder.cut(layers=2)
     found = judge.qualities({"fp32": encoder, "other": small}, grid([0, 2], [8, 32]), STORED, lambda steps: None).values
     reference = Reference(encoder.encode(TEXTS))
@@ -109,17 +109,17 @@ def test_agreement_is_with_the_first_encoder_at_its_full_size(encoder: Encoder) 
 
 def test_texts_are_read_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("\n".join([*TEXTS, "", *TEXTS]))
-    judge = quality_source(None, tmp_path / "mine.txt")
-    assert isinstance(judge, Agreed)
+    judge = quality_judge(None, tmp_path / "mine.txt")
+    assert isinstance(judge, AgreementJudge)
     assert judge.texts == TEXTS
     assert judge.measure == "agreement with the full model on 160 texts of mine.txt"
-    assert quality_source(None, str(tmp_path / "mine.txt")) == judge
+    assert quality_judge(None, str(tmp_path / "mine.txt")) == judge
 
 
 def test_one_thing_is_judged_by() -> None:
-    with pytest.raises(DataError, match=r"both tasks and texts were given, .*; give one of them"):
-        quality_source(["sample"], TEXTS)
+    with pytest.raises(DataError, match=r"both tasks and texts were given, .* leave one out"):
+        quality_judge(["sample"], TEXTS)
     with pytest.raises(DataError, match="tasks must be a list"):
-        quality_source("sample", None)
+        quality_judge("sample", None)
     with pytest.raises(DataError, match=r"cannot read 'nowhere\.txt'"):
-        quality_source(None, "nowhere.txt")
+        quality_judge(None, "nowhere.txt")

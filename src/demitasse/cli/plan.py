@@ -85,9 +85,10 @@ def plan(  # noqa: PLR0913 - options of a command, each named when used
     cheaper, better = neighbours(among, budget, best, measured.full.quality)
     rows = {"best": best, "cheaper": cheaper, "better": better, "full": measured.full}
     if export is not None:
-        from demitasse.planning.deploy import planned_model, write_row
+        from demitasse.planning.deploy import planned_model, write_model
 
-        typer.echo(write_row(encoder or planned_model(measured, model, device), best, export), err=True)
+        encoder = encoder or planned_model(measured, model, device)
+        typer.echo(write_model(measured, encoder, best, export), err=True)
     if as_json:
         typer.echo(json.dumps(_plain(measured, budget, rows, export), indent=2))
     else:

@@ -24,6 +24,7 @@ from demitasse.display.charts import (
 )
 from demitasse.errors import DataError
 from demitasse.evaluation.evaluation import Evaluation
+from demitasse.evaluation.metrics import display_name
 from demitasse.evaluation.score_types import Score
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ Table = dict[Cut, Score]
 _WIDTH, _HEIGHT = 4.2, 3.3  # of a panel, in inches
 _MOST_LINES = 5
 _MOST_MATRICES = 4
-_METRICS = {"spearman": "Spearman", "ndcg@10": "nDCG@10"}
 
 
 def plot_evaluations(evaluations: Sequence[Evaluation], path: str | Path) -> None:
@@ -181,7 +181,7 @@ def _title(evaluations: Sequence[Evaluation], group: str) -> str:
 
 def _metric(evaluations: Sequence[Evaluation], group: str) -> str:
     metric = next(score.metric for one in evaluations for score in one.means if score.group == group)
-    return f"{_METRICS.get(metric, metric)} ×100"
+    return f"{display_name(metric)} ×100"
 
 
 def _over_layers(table: Table, dims: int) -> list[Point]:

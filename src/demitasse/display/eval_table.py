@@ -62,7 +62,7 @@ def _grids(evaluations: Sequence[Evaluation], group: str, console: Console) -> I
         name = f"{evaluation.model}, " if len(evaluations) > 1 else ""
         layers = sorted({cut.layers for cut in evaluation.cuts}, reverse=True)
         dims = sorted({cut.dims for cut in evaluation.cuts})
-        scores = {score.cell[1:]: score for score in evaluation.means if score.group == group}
+        scores = {score.key[1:]: score for score in evaluation.means if score.group == group}
         title = name + _title(evaluation, group)
         if not evaluation.document_layers:
             cells = [[scores.get((Cut(row, column), row)) for column in dims] for row in layers]

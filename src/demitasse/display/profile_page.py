@@ -15,7 +15,9 @@ from demitasse._version import __version__
 from demitasse.errors import DataError
 from demitasse.host.atomic import new_file
 from demitasse.host.bundled import REPORT
+from demitasse.planning.deploy import exported_precisions
 from demitasse.planning.measure import BUILT_IN_NAME
+from demitasse.planning.precisions import BLOCK_FORMATS
 from demitasse.planning.profile import MeasuredCut, Profile
 from demitasse.planning.profile_json import as_plain, row_as_plain
 
@@ -96,11 +98,11 @@ def _data(profile: Profile, compare: Sequence[Profile]) -> dict[str, Any]:
 
 
 def _use(profile: Profile) -> dict[str, Any]:
-    """How the model is named in a command and in Python; and whether blocks of it were measured, to be made first."""
+    """How the model is named in a command and in Python, and the export format of each precision to export first."""
+    formats = {precision: BLOCK_FORMATS[precision] for precision in exported_precisions(profile)}
     if profile.model == BUILT_IN_NAME:
-        return {"shell": "", "python": "", "exported": False}
-    exported = profile.made.get("runs_on") == "cpu"
-    return {"shell": shlex.quote(profile.model), "python": repr(profile.model), "exported": exported}
+        return {"shell": "", "python": "", "formats": formats}
+    return {"shell": shlex.quote(profile.model), "python": repr(profile.model), "formats": formats}
 
 
 def _facts(profile: Profile) -> list[tuple[str, str]]:

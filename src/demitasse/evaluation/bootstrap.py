@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from demitasse.errors import DataError
-from demitasse.evaluation.metrics import Places, Values, steps_down
+from demitasse.evaluation.metrics import Indices, Values, steps_down
 from demitasse.evaluation.tasks import SCALE, PairTask, Scores, Task
 
 RESAMPLES = 1000
@@ -24,7 +24,7 @@ _ROUNDS = 6  # of making two rows one; what is left then is little
 _BLOCK = 32  # draws that are worked on at a time: with some thousands of rows, they fit a processor's cache
 
 Counts = npt.NDArray[np.intp]
-Steps = tuple[Places, Places]  # what `steps_down` gives
+Steps = tuple[Indices, Indices]  # what `steps_down` gives
 
 
 def resampled(task: Task, scores: Scores, resamples: int = RESAMPLES, seed: int = 0) -> Values:
@@ -128,7 +128,7 @@ class _Order:
         steps = order[starts]
         steps[several] = self.zeros + 1 + np.arange(len(self.ties))
         padded = np.append(steps, np.full(-len(steps) % (1 << _ROUNDS), self.zeros))
-        self.arranged: Places = padded.reshape(-1, *(2,) * _ROUNDS).T.ravel()
+        self.arranged: Indices = padded.reshape(-1, *(2,) * _ROUNDS).T.ravel()
 
     def merge(self, table: Values) -> Values:
         """Write the rows that are tied as one each; by how much that moves what `_own_sums` gives."""

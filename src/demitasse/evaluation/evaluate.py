@@ -1,4 +1,7 @@
-"""`evaluate`: every asked cut of an encoder on every task, each text encoded once. No torch."""
+"""`evaluate`: every requested cut of an encoder on every task, each text encoded once. No torch.
+
+`dev_scores` is the same for the scored pairs that a training run is watched with.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain, groupby
-from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,14 +22,14 @@ from demitasse.evaluation.bootstrap import RESAMPLES, resampled_many
 from demitasse.evaluation.embedding_cache import EmbeddingCache
 from demitasse.evaluation.evaluation import Evaluation
 from demitasse.evaluation.score_types import (
-    Cell,
     Draws,
-    Place,
     Score,
+    ScoreKey,
+    SideCuts,
     TaskFacts,
-    ends,
     group_means,
     mean_draws,
+    mean_interval,
     shallow_means,
 )
 from demitasse.evaluation.task_files import read_tasks
@@ -35,7 +38,15 @@ from demitasse.evaluation.tasks import PairTask, Scores, SearchTask, Task, check
 from demitasse.host.machine import versions
 from demitasse.host.progress import progress_bar
 
-Way = tuple[int, int, int]  # dims, layers of the documents, layers of the queries
+OpenCache = Callable[[str | None], EmbeddingCache | None]  # the cache for a prompt
+
+
+class Combination(NamedTuple):
+    """The sizes of the vectors that a task is scored with; sorts so that document vectors are reused."""
+
+    dims: int
+    document_layers: int
+    query_layers: int
 
 
 def evaluate(
@@ -47,96 +58,115 @@ def evaluate(
     cache: str | Path | None = None,
     resamples: int = RESAMPLES,
 ) -> Evaluation:
-    """What `encoder` scores on `tasks` at each of `cuts`, from one pass over their texts.
+    """Score `encoder` on `tasks` at each of `cuts`, from one pass over their texts.
 
-    A task is "sample" (which comes with demitasse, and is no benchmark), the path of a file of scored pairs, of a
-    folder in BEIR layout or of a folder with the seven STS sets, or a task made in Python. Without `cuts`, every number
-    of layers is measured at the usual dims. With `document_layers`, queries at each cut are measured against documents
-    at each of these numbers of layers; for pairs, that is the mean of both ways round. `cache` is a folder in which
-    vectors are kept for the next time, and `resamples` how many draws make an interval; 0 makes none.
+    A task is "sample" (shipped with demitasse; not a benchmark), the path of a file of scored pairs, of a folder in
+    BEIR layout or of a folder with the seven STS sets, or a task built in Python. Without `cuts`, every number of
+    layers is scored at the usual dims. With `document_layers`, queries at each cut are scored against documents at each
+    of these numbers of layers; for pairs, the score is the mean of both directions. `cache` is a folder that stores
+    vectors for later runs. `resamples` is the number of bootstrap draws behind each interval; 0 means no intervals.
 
     >>> evaluation = evaluate(encoder, ["sample"], cuts=[Cut(1, 8), Cut(3, 32)])
     >>> evaluation.cuts
     (Cut(layers=1, dims=8), Cut(layers=3, dims=32))
     """
-    begun = time.perf_counter()
-    found, places = given_tasks(tasks), _places(encoder, cuts, document_layers)
+    started = time.perf_counter()
+    resolved, side_cuts = resolve_tasks(tasks), _side_cuts(encoder, cuts, document_layers)
     if isinstance(resamples, bool) or not isinstance(resamples, int) or resamples < 0:
         raise DataError(f"resamples is {resamples!r}; give a whole number such as {RESAMPLES}, or 0 for no intervals")
-    open_cache = _caches(encoder, cache)
+    open_cache = _cache_opener(encoder, cache)
     scores: list[Score] = []
-    draws: dict[Cell, Draws] = {}
-    with progress_bar("evaluating", sum(map(len, chain(*(texts_of(task).values() for task in found))))) as advance:
-        for task in found:  # one after the other: the vectors of only one are held in memory
-            measured = measure(encoder, task, places, open_cache, partial(advance, note=task.name))
-            drawn: dict[Way, Draws] = {}
+    draws: dict[ScoreKey, Draws] = {}
+    with progress_bar("evaluating", sum(map(len, chain(*(texts_of(task).values() for task in resolved))))) as advance:
+        for task in resolved:  # one after the other: only one task's vectors are in memory
+            by_combination = score_task(encoder, task, side_cuts, open_cache, partial(advance, note=task.name))
+            drawn: dict[Combination, Draws] = {}
             if resamples:
-                drawn = dict(zip(measured, resampled_many(task, [*measured.values()], resamples), strict=True))
-            for place in places:
-                ways = _ways(task, place)
-                value, others = float(np.mean([measured[way].main for way in ways])), measured[ways[0]].others
-                low, high = ends([drawn.get(way) for way in ways])
-                scores.append(Score(task.name, task.group, task.metric, *place, value, low, high, others))
+                resampled = resampled_many(task, [*by_combination.values()], resamples)
+                drawn = dict(zip(by_combination, resampled, strict=True))
+            for sides in side_cuts:
+                combinations = _combinations(task, sides)
+                value = float(np.mean([by_combination[one].main for one in combinations]))
+                others = by_combination[combinations[0]].others
+                low, high = mean_interval([drawn.get(one) for one in combinations])
+                scores.append(Score(task.name, task.group, task.metric, *sides, value, low, high, others))
                 if resamples:
-                    draws[scores[-1].cell] = mean_draws([drawn[way] for way in ways])
+                    draws[scores[-1].key] = mean_draws([drawn[one] for one in combinations])
     return Evaluation(
         model=encoder.name,
         fingerprint=encoder.fingerprint,
         full=encoder.full,
         precision=encoder.precision,
         versions=versions(),
-        tasks=tuple(_facts(task) for task in found),
+        tasks=tuple(_facts(task) for task in resolved),
         scores=tuple(scores),
         means=group_means(scores, draws),
         shallows=shallow_means(scores, draws, encoder.full),
-        seconds=time.perf_counter() - begun,
+        seconds=time.perf_counter() - started,
         resamples=resamples,
         draws=draws,
     )
 
 
-def measure(
+def dev_scores(encoder: Encoder, pairs: Source, cuts: Sequence[Cut], prompts: Sequence[str] = ()) -> dict[str, float]:
+    """Spearman's correlation x 100 between cosines and scores at each of `cuts`, from one pass over the texts.
+
+    `prompts` names the prompts of the first and the second text of a pair; a single name is used for both.
+    """
+    examples = [pairs[index] for index in range(len(pairs))]
+    left, right = zip(*(example.texts for example in examples), strict=True)
+    gold = np.array([example.score for example in examples], dtype=float)
+    first, second = (prompts[0], prompts[min(1, len(prompts) - 1)]) if prompts else (None, None)
+    task = PairTask("dev", "dev", left, right, gold, binary=False, prompts=(first, second))
+    scores = score_task(encoder, task, [(cut, cut.layers) for cut in cuts])
+    return {str(cut): round(scores[Combination(cut.dims, cut.layers, cut.layers)].main, 3) for cut in cuts}
+
+
+def resolve_tasks(given: Sequence[str | Path | Task]) -> list[Task]:
+    """The tasks themselves: names and paths are read from files, task objects are taken as they are."""
+    if isinstance(given, (str, Path, PairTask, SearchTask)):
+        raise DataError(f"tasks must be a list, not one {type(given).__name__}; wrap it: [task]")
+    resolved = [task for entry in given for task in ([entry] if isinstance(entry, Task) else read_tasks([entry]))]
+    if not resolved:
+        raise DataError("no tasks were given; name at least one, such as ['sample']")
+    check_names(resolved)
+    return resolved
+
+
+def score_task(
     encoder: Encoder,
     task: Task,
-    places: Sequence[Place],
-    cache: Callable[[str | None], EmbeddingCache | None] = lambda prompt: None,
+    side_cuts: Sequence[SideCuts],
+    open_cache: OpenCache = lambda prompt: None,
     advance: Callable[[int], None] = lambda count: None,
-) -> dict[Way, Scores]:
-    """What `task` scores for all ways of scoring it at `places`, each text encoded once and each way scored once."""
-    ways = sorted({way for place in places for way in _ways(task, place)})
-    queries, documents = {way[2] for way in ways}, {way[1] for way in ways}
-    first, second = encode_sides(encoder, task, (queries, documents), cache, advance)
-    scores: dict[Way, Scores] = {}
-    for dims, of_dims in groupby(ways, itemgetter(0)):
-        held: dict[int, Vectors] = {}  # queries are few; of documents, one number of layers at a time is held
-        for number, here in groupby(of_dims, itemgetter(1)):
-            right = second(number, dims)
-            for way in here:
-                if way[2] not in held:
-                    held[way[2]] = first(way[2], dims)
-                scores[way] = task.score(held[way[2]], right)
+) -> dict[Combination, Scores]:
+    """Score `task` at every combination that `side_cuts` need, encoding each text and scoring each combination once."""
+    combinations = sorted({one for sides in side_cuts for one in _combinations(task, sides)})
+    layers = {one.query_layers for one in combinations}, {one.document_layers for one in combinations}
+    queries, documents = encode_sides(encoder, task, layers, open_cache, advance)
+    scores: dict[Combination, Scores] = {}
+    for dims, of_dims in groupby(combinations, lambda one: one.dims):
+        # Queries are few and stay in memory; of the documents, one number of layers at a time does.
+        query_vectors: dict[int, Vectors] = {}
+        for document_layers, same_documents in groupby(of_dims, lambda one: one.document_layers):
+            document_vectors = documents(document_layers, dims)
+            for one in same_documents:
+                if one.query_layers not in query_vectors:
+                    query_vectors[one.query_layers] = queries(one.query_layers, dims)
+                scores[one] = task.score(query_vectors[one.query_layers], document_vectors)
     return scores
 
 
-def _ways(task: Task, place: Place) -> list[Way]:
-    """What is scored at a place; pairs, which have no queries, both ways round where their sides differ in layers."""
-    (layers, dims), documents = place
-    ways = [(dims, documents, layers)]
-    return [*ways, (dims, layers, documents)] if isinstance(task, PairTask) and layers != documents else ways
+def _combinations(task: Task, sides: SideCuts) -> list[Combination]:
+    """What to score for `sides`; pairs, which have no queries, in both directions if their sides differ in layers."""
+    (layers, dims), documents = sides
+    forward = Combination(dims, documents, layers)
+    if isinstance(task, PairTask) and layers != documents:
+        return [forward, Combination(dims, layers, documents)]
+    return [forward]
 
 
-def given_tasks(given: Sequence[str | Path | Task]) -> list[Task]:
-    """The tasks, those that are named read from their files."""
-    if isinstance(given, (str, Path, PairTask, SearchTask)):
-        raise DataError(f"tasks must be a list, not one {type(given).__name__}; wrap it: [task]")
-    ready = [one for entry in given for one in ([entry] if isinstance(entry, Task) else read_tasks([entry]))]
-    if not ready:
-        raise DataError("no tasks were given; name at least one, such as ['sample']")
-    check_names(ready)
-    return ready
-
-
-def _places(encoder: Encoder, cuts: Sequence[Cut] | None, document_layers: Sequence[int] | None) -> list[Place]:
+def _side_cuts(encoder: Encoder, cuts: Sequence[Cut] | None, document_layers: Sequence[int] | None) -> list[SideCuts]:
     if not isinstance(encoder, Encoder):
         raise DataError(f"a {type(encoder).__name__} cannot be evaluated; give an encoder, such as demitasse.load(…)")
     full = encoder.full
@@ -150,11 +180,11 @@ def _places(encoder: Encoder, cuts: Sequence[Cut] | None, document_layers: Seque
     return pairs
 
 
-def _caches(encoder: Encoder, folder: str | Path | None) -> Callable[[str | None], EmbeddingCache | None]:
-    """The cache of each prompt, opened when it is first asked for."""
+def _cache_opener(encoder: Encoder, folder: str | Path | None) -> OpenCache:
+    """Opens the cache of each prompt when it is first needed."""
     opened: dict[str, EmbeddingCache] = {}
 
-    def cache(prompt: str | None) -> EmbeddingCache | None:
+    def open_cache(prompt: str | None) -> EmbeddingCache | None:
         if folder is None:
             return None
         text = encoder.reader.prompt(prompt)
@@ -162,7 +192,7 @@ def _caches(encoder: Encoder, folder: str | Path | None) -> Callable[[str | None
             opened[text] = EmbeddingCache(Path(folder), encoder, prompt)
         return opened[text]
 
-    return cache
+    return open_cache
 
 
 def _facts(task: Task) -> TaskFacts:
@@ -174,17 +204,3 @@ def _facts(task: Task) -> TaskFacts:
         "judgements": sum(map(len, task.judgements)),
     }
     return TaskFacts(task.name, task.group, "search", task.metric, counts, task.sha256)
-
-
-def dev_scores(encoder: Encoder, pairs: Source, cuts: Sequence[Cut], prompts: Sequence[str] = ()) -> dict[str, float]:
-    """Spearman's correlation x 100 between cosines and scores at each of `cuts`, from one pass over the texts.
-
-    `prompts` are the names of those of the first and the second text of a pair; one alone is for both.
-    """
-    rows = [pairs[index] for index in range(len(pairs))]
-    left, right = zip(*(row.texts for row in rows), strict=True)
-    gold = np.array([row.score for row in rows], dtype=float)
-    first, second = (prompts[0], prompts[min(1, len(prompts) - 1)]) if prompts else (None, None)
-    task = PairTask("dev", "dev", left, right, gold, binary=False, prompts=(first, second))
-    scores = measure(encoder, task, [(cut, cut.layers) for cut in cuts])
-    return {str(cut): round(scores[cut.dims, cut.layers, cut.layers].main, 3) for cut in cuts}

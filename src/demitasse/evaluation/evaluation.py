@@ -1,4 +1,4 @@
-"""`Evaluation`: what an encoder scores at each cut, with intervals and paired differences. No torch."""
+"""`Evaluation`: the scores of an encoder at each cut, with intervals and paired differences. No torch."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from demitasse.cut import Cut
 from demitasse.errors import CutError, DataError
 from demitasse.evaluation.bootstrap import interval, paired_p
 from demitasse.evaluation.score_types import (
-    Cell,
     Difference,
     Draws,
-    Place,
     Score,
+    ScoreKey,
     Shallow,
+    SideCuts,
     TaskFacts,
     interval_of,
     mean_draws,
@@ -26,9 +26,9 @@ from demitasse.evaluation.score_types import (
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What an encoder scores at each cut; made by `demitasse.evaluate`, or read by `demitasse.read_evaluation`.
+    """The scores of an encoder at each cut; from `demitasse.evaluate`, or read by `demitasse.read_evaluation`.
 
-    A name is that of a task or of a group, which is the mean of its tasks.
+    Methods take the name of a task or of a group, whose score is the mean of its tasks.
 
     >>> import demitasse as dt
     >>> evaluation = dt.evaluate(encoder, ["sample"], cuts=dt.grid([1, 2, 3], [8, 32]), resamples=100)
@@ -57,12 +57,12 @@ class Evaluation:
     shallows: tuple[Shallow, ...]  # of each task and group, at the dims where all shallow cuts were measured
     seconds: float
     resamples: int = 0
-    # Of every task: too many to be kept in a file.
-    draws: Mapping[Cell, Draws] = field(default_factory=dict, repr=False, compare=False)
+    # Of every task. There are too many to write to a file.
+    draws: Mapping[ScoreKey, Draws] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The groups of tasks, in the order in which they were given."""
+        """The groups of tasks, in the order given."""
         return tuple(dict.fromkeys(task.group for task in self.tasks))
 
     @property
@@ -72,21 +72,21 @@ class Evaluation:
 
     @property
     def document_layers(self) -> tuple[int, ...]:
-        """The layers of documents that were measured; none where both sides were always at the same cut."""
+        """The numbers of document layers measured; empty if both sides were always at the same cut."""
         if all(score.document_layers == score.cut.layers for score in self.means):
             return ()
         return tuple(sorted({score.document_layers for score in self.means}))
 
     def find(self, name: str, cut: Cut, document_layers: int | None = None) -> Score:
-        """The score of a task or group at `cut`; on both sides, unless `document_layers` says otherwise."""
+        """The score of a task or group at `cut`, for both sides unless `document_layers` is given."""
         layers = cut.layers if document_layers is None else document_layers
-        score = self._by_cell.get((name, cut, layers))
+        score = self._by_key.get((name, cut, layers))
         if score is None:
-            names = dict.fromkeys(known for known, _, _ in self._by_cell)
+            names = dict.fromkeys(known for known, _, _ in self._by_key)
             if name not in names:
-                raise DataError(f"nothing called {name!r} was measured here; there is {', '.join(sorted(names))}")
+                raise DataError(f"nothing called {name!r} was measured; choose one of {', '.join(sorted(names))}")
             against = "" if document_layers is None else f" against documents of {layers} layers"
-            raise DataError(f"cut {cut}{against} was not measured on {name}; name it in the cuts of evaluate")
+            raise DataError(f"cut {cut}{against} was not measured on {name}; add it to the cuts of evaluate")
         return score
 
     def score(self, name: str, cut: Cut, document_layers: int | None = None) -> float:
@@ -106,71 +106,72 @@ class Evaluation:
         return interval_of(self._shallow(name, dims))
 
     def share(self, name: str, cut: Cut) -> float:
-        """The score at `cut` as a share of that of the whole model."""
-        whole = self.score(name, self.full)
-        if not whole:
-            raise DataError(f"the whole model scores 0 on {name}, of which nothing is a share; look at score")
-        return self.score(name, cut) / whole
+        """The score at `cut` as a share of the full model's."""
+        full = self.score(name, self.full)
+        if not full:
+            raise DataError(f"the full model scores 0 on {name}, so there is no share of it; use score instead")
+        return self.score(name, cut) / full
 
     def difference(
         self, other: Evaluation, name: str, cut: Cut, other_cut: Cut | None = None, document_layers: int | None = None
     ) -> Difference:
-        """How far the score at `cut` is above that of `other` (at `other_cut` where given), on the same draws of rows.
+        """How far the score at `cut` is above that of `other` (at `other_cut` if given), on the same bootstrap draws.
 
         `other` may be the same evaluation, to compare two of its cuts.
         """
         ours, theirs = self.find(name, cut, document_layers), other.find(name, other_cut or cut, document_layers)
-        drawn = [one._drawn(name, [at.cell[1:]]) for one, at in ((self, ours), (other, theirs))]
+        drawn = [one._mean_draws(name, [at.key[1:]]) for one, at in ((self, ours), (other, theirs))]
         return self._difference(other, name, ours.value - theirs.value, *drawn)
 
     def shallow_difference(self, other: Evaluation, name: str, dims: int, other_dims: int | None = None) -> Difference:
-        """How far `shallow` is above that of `other` (at `other_dims` where given), on the same draws of rows."""
+        """How far `shallow` is above that of `other` (at `other_dims` if given), on the same bootstrap draws."""
         ours, theirs = self._shallow(name, dims), other._shallow(name, other_dims or dims)
         drawn = [
-            one._drawn(name, [(cut, cut.layers) for cut in shallow_cuts(one.full, at.dims)])
+            one._mean_draws(name, [(cut, cut.layers) for cut in shallow_cuts(one.full, at.dims)])
             for one, at in ((self, ours), (other, theirs))
         ]
         return self._difference(other, name, ours.value - theirs.value, *drawn)
 
     def save(self, path: str | Path) -> None:
-        """Write everything but the draws to a JSON file, whole or not at all; docs/evaluation.md has every field."""
+        """Write everything but the draws to a JSON file, atomically; docs/evaluation.md lists every field."""
         from demitasse.evaluation.evaluation_json import as_plain
         from demitasse.host.json_files import save_result
 
         save_result(as_plain(self), path)
 
     @cached_property
-    def _by_cell(self) -> dict[Cell, Score]:
-        return {score.cell: score for score in (*self.scores, *self.means)}
+    def _by_key(self) -> dict[ScoreKey, Score]:
+        return {score.key: score for score in (*self.scores, *self.means)}
 
     def _shallow(self, name: str, dims: int) -> Shallow:
-        found = next((one for one in self.shallows if (one.task, one.dims) == (name, dims)), None)
-        if found is None:
+        mean = next((one for one in self.shallows if (one.task, one.dims) == (name, dims)), None)
+        if mean is None:
             cuts = shallow_cuts(self.full, dims)
             if not cuts:
                 raise CutError(f"a model of {self.full.layers} layers has no shallow cuts; ask for the score of a cut")
             for cut in cuts:
                 self.find(name, cut)  # says which one is missing
-            raise DataError(f"the shallow mean of {name} at {dims} dims was not kept; evaluate again")
-        return found
+            raise DataError(f"the shallow mean of {name} at {dims} dims is missing; evaluate again")
+        return mean
 
     def _difference(self, other: Evaluation, name: str, value: float, ours: Draws, theirs: Draws) -> Difference:
-        if self._measured_on(name) != other._measured_on(name):
-            raise DataError(f"the two evaluations were made on different data for {name}; evaluate both on the same")
+        if self._hashes(name) != other._hashes(name):
+            raise DataError(f"the two evaluations used different data for {name}; evaluate both on the same")
         if len(ours) != len(theirs):
             counts = f"{len(ours)} and {len(theirs)}"
             raise DataError(f"the two evaluations have {counts} resamples; evaluate both with the same number")
         low, high = interval(ours - theirs)
         return Difference(value, low, high, paired_p(ours - theirs))
 
-    def _measured_on(self, name: str) -> dict[str, str]:
+    def _hashes(self, name: str) -> dict[str, str]:
+        """The content hash of each task behind `name`."""
         return {task.name: task.sha256 for task in self.tasks if name in (task.name, task.group)}
 
-    def _drawn(self, name: str, places: Sequence[Place]) -> Draws:
-        """The draws of the mean of a task or group over `places`."""
-        cells = [(task, *place) for task in self._measured_on(name) for place in places]
-        if any(cell not in self.draws for cell in cells):
+    def _mean_draws(self, name: str, side_cuts: Sequence[SideCuts]) -> Draws:
+        """The draws of the mean of a task or group over `side_cuts`."""
+        keys = [(task, *sides) for task in self._hashes(name) for sides in side_cuts]
+        if any(key not in self.draws for key in keys):
             raise DataError(
-                "a difference needs draws, which no file holds; make both evaluations in this process, with resamples"
+                "a difference needs draws, which are not saved to files; run both evaluations here, with resamples"
             )
-        return mean_draws([self.draws[cell] for cell in cells])
+        return mean_draws([self.draws[key] for key in keys])

@@ -53,8 +53,8 @@ def comparison(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
     differences, shallow = [], []
     for other in others if first.resamples else ():
         named = {"model": other.model, "to": first.model}
-        shared = {score.cell for score in other.means}
-        for group, cut, layers in (score.cell for score in first.means if score.cell in shared):
+        shared = {score.key for score in other.means}
+        for group, cut, layers in (score.key for score in first.means if score.key in shared):
             found = other.difference(first, group, cut, document_layers=layers)
             differences.append(named | {"group": group, "cut": str(cut), "document_layers": layers} | asdict(found))
         means = {(one.task, one.dims) for one in other.shallows}

@@ -1,4 +1,4 @@
-"""How good an order is, as plain functions of numpy arrays: Spearman, average precision, and what search is judged by.
+"""Ranking metrics as plain functions of numpy arrays: Spearman, average precision, and those of search.
 
 Every value is between 0 and 1 (Spearman: -1 and 1). No torch.
 """
@@ -11,7 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 Values = npt.NDArray[np.floating]
-Places = npt.NDArray[np.intp]
+Indices = npt.NDArray[np.intp]
+_DISPLAY_NAMES = {"spearman": "Spearman", "ndcg@10": "nDCG@10"}
+
+
+def display_name(metric: str) -> str:
+    """A metric's name as people write it.
+
+    >>> display_name("ndcg@10"), display_name("average precision")
+    ('nDCG@10', 'average precision')
+    """
+    return _DISPLAY_NAMES.get(metric, metric)
 
 
 def spearman(ours: Values, theirs: Values) -> float:
@@ -50,7 +60,7 @@ def average_precision(scores: Values, labels: Values) -> float:
     return float((wanted * found / seen).sum() / max(found[-1], 1))
 
 
-def steps_down(values: Values) -> tuple[Places, Places]:
+def steps_down(values: Values) -> tuple[Indices, Indices]:
     """The order of `values` from the highest down, and where in it each run of equal ones starts.
 
     >>> order, starts = steps_down(np.array([0.2, 0.9, 0.2]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +13,11 @@ from demitasse.cut import Cut
 from demitasse.errors import DataError
 from demitasse.evaluation.bootstrap import interval
 
-Place = tuple[Cut, int]  # a cut, and the layers of the documents that go with it
-Cell = tuple[str, Cut, int]  # a task or a group, and a place
-Draws = npt.NDArray[np.float64]  # a score over and over, each time on other rows drawn from the task
+SideCuts = tuple[Cut, int]  # the cut of the queries, and the layers of the documents; both have the same dims
+ScoreKey = tuple[str, Cut, int]  # a task or a group, and its side cuts
+Draws = npt.NDArray[np.float64]  # a score on each bootstrap draw
+_Key = TypeVar("_Key")
+_Member = TypeVar("_Member")
 
 
 @dataclass(frozen=True)
@@ -26,32 +29,32 @@ class TaskFacts:
     kind: str  # "pairs" or "search"
     metric: str
     counts: Mapping[str, int]  # pairs; or queries, documents and judgements
-    sha256: str  # of the texts and what people said of them
+    sha256: str  # of the texts and their human judgements
 
 
 @dataclass(frozen=True)
 class Score:
-    """What one cut scores on one task, or on the mean of a group of tasks. Everything is times 100."""
+    """The score of one cut on one task, or its mean over a group of tasks. Everything is times 100."""
 
-    task: str  # a group has its own name here
+    task: str  # for a group, the group's name
     group: str
     metric: str
     cut: Cut
-    document_layers: int  # of the documents or second texts; `cut.layers` unless something else was asked for
+    document_layers: int  # of the documents or second texts; `cut.layers` unless other layers were asked for
     value: float
-    low: float | None = None  # of the 95% interval; `None` where nothing was resampled
+    low: float | None = None  # of the 95% interval; `None` without resampling
     high: float | None = None
     others: Mapping[str, float] = field(default_factory=dict)  # further metrics of a search
 
     @property
-    def cell(self) -> Cell:
-        """What was measured, and where."""
+    def key(self) -> ScoreKey:
+        """What was scored: the task or group, the cut and the layers of the documents."""
         return (self.task, self.cut, self.document_layers)
 
 
 @dataclass(frozen=True)
 class Shallow:
-    """The mean of a task or group over every number of layers from 1 to one less than all, both sides alike."""
+    """The mean of a task or group over every number of layers from 1 to one less than all, the same on both sides."""
 
     task: str  # or a group
     dims: int
@@ -62,7 +65,7 @@ class Shallow:
 
 @dataclass(frozen=True)
 class Difference:
-    """How far one score is above another on the very same rows: with a 95% interval and a two-sided p.
+    """How far one score is above another on the very same data: with a 95% interval and a two-sided p.
 
     >>> print(Difference(1.324, 0.91, 1.72, 0.002))
     +1.32 (0.91 to 1.72, p = 0.002)
@@ -78,7 +81,7 @@ class Difference:
 
 
 def shallow_cuts(full: Cut, dims: int) -> list[Cut]:
-    """The cuts of `dims` that have some of the layers and not all of them."""
+    """The cuts at `dims` that have some of the layers but not all of them."""
     return [Cut(layers, dims) for layers in range(1, full.layers)]
 
 
@@ -88,41 +91,57 @@ def mean_draws(draws: Sequence[Draws]) -> Draws:
     return mean
 
 
-def ends(draws: Sequence[Draws | None]) -> tuple[float | None, float | None]:
-    """The interval of the mean of several scores; none where nothing was drawn."""
-    held = [one for one in draws if one is not None]
-    return interval(mean_draws(held)) if len(held) == len(draws) else (None, None)
+def mean_interval(draws: Sequence[Draws | None]) -> tuple[float | None, float | None]:
+    """The interval of the mean of several scores; none if any of them has no draws."""
+    known = [one for one in draws if one is not None]
+    return interval(mean_draws(known)) if len(known) == len(draws) else (None, None)
 
 
-def group_means(scores: Iterable[Score], draws: Mapping[Cell, Draws]) -> tuple[Score, ...]:
-    """The mean of each group of tasks at each cut, with the interval that the draws of its tasks give."""
-    cells: dict[Cell, list[Score]] = {}
-    for score in scores:
-        cells.setdefault((score.group, score.cut, score.document_layers), []).append(score)
-    return tuple(_mean(cell, members, draws) for cell, members in cells.items())
+def mean_of_groups(groups: Sequence[str], values: Sequence[npt.ArrayLike]) -> Draws:
+    """The mean over groups of the mean within each group: one value (or row of draws) per task, and its group.
+
+    >>> float(mean_of_groups(["sts", "sts", "search"], [70.0, 80.0, 25.0]))
+    50.0
+    """
+    means = [np.mean(np.asarray(members, float), axis=0) for members in _by_key(groups, values).values()]
+    return mean_draws(means)
 
 
-def shallow_means(scores: Iterable[Score], draws: Mapping[Cell, Draws], full: Cut) -> tuple[Shallow, ...]:
+def group_means(scores: Iterable[Score], draws: Mapping[ScoreKey, Draws]) -> tuple[Score, ...]:
+    """The mean of each group of tasks at each cut, with the interval from the draws of its tasks."""
+    scores = tuple(scores)
+    groups = _by_key([(score.group, score.cut, score.document_layers) for score in scores], scores)
+    return tuple(_group_mean(key, members, draws) for key, members in groups.items())
+
+
+def shallow_means(scores: Iterable[Score], draws: Mapping[ScoreKey, Draws], full: Cut) -> tuple[Shallow, ...]:
     """The mean of each task and group over its shallow cuts, at all dims where each of them was measured."""
-    found: dict[tuple[str, int], dict[Cell, Score]] = {}
+    shallow: dict[tuple[str, int], dict[ScoreKey, Score]] = {}
     for score in scores:
         if score.document_layers == score.cut.layers and 0 < score.cut.layers < full.layers:
             for name in dict.fromkeys((score.task, score.group)):
-                found.setdefault((name, score.cut.dims), {})[score.cell] = score
+                shallow.setdefault((name, score.cut.dims), {})[score.key] = score
     means = []
-    for (name, dims), members in found.items():
+    for (name, dims), members in shallow.items():
         tasks = {score.task for score in members.values()}
         if len(members) == len(tasks) * (full.layers - 1):
             value = float(np.mean([score.value for score in members.values()]))
-            means.append(Shallow(name, dims, value, *ends([draws.get(cell) for cell in members])))
+            means.append(Shallow(name, dims, value, *mean_interval([draws.get(key) for key in members])))
     return tuple(means)
 
 
-def _mean(cell: Cell, members: list[Score], draws: Mapping[Cell, Draws]) -> Score:
-    group, cut, document_layers = cell
+def interval_of(score: Score | Shallow) -> tuple[float, float]:
+    """The interval of a score, which must have one."""
+    if score.low is None or score.high is None:
+        raise DataError("this evaluation has no intervals, since nothing was resampled; evaluate with resamples=1000")
+    return score.low, score.high
+
+
+def _group_mean(key: ScoreKey, members: Sequence[Score], draws: Mapping[ScoreKey, Draws]) -> Score:
+    group, cut, document_layers = key
     metrics = {score.metric for score in members}
     shared = set.intersection(*(set(score.others) for score in members))
-    low, high = ends([draws.get(score.cell) for score in members])
+    low, high = mean_interval([draws.get(score.key) for score in members])
     return Score(
         task=group,
         group=group,
@@ -140,8 +159,9 @@ def _mean(cell: Cell, members: list[Score], draws: Mapping[Cell, Draws]) -> Scor
     )
 
 
-def interval_of(score: Score | Shallow) -> tuple[float, float]:
-    """The interval of a score that must have one."""
-    if score.low is None or score.high is None:
-        raise DataError("this evaluation has no intervals, for nothing was resampled; evaluate with resamples=1000")
-    return score.low, score.high
+def _by_key(keys: Iterable[_Key], members: Iterable[_Member]) -> dict[_Key, list[_Member]]:
+    """The members that share each key, in the order in which keys first occur."""
+    grouped: dict[_Key, list[_Member]] = {}
+    for key, member in zip(keys, members, strict=True):
+        grouped.setdefault(key, []).append(member)
+    return grouped

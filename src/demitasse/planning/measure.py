@@ -1,4 +1,4 @@
-"""`measure`: what every cut of a model is worth and costs on this machine, as a `Profile`. No torch."""
+"""`measure`: what every cut of a model scores and costs on this machine, as a `Profile`. No torch."""
 
 from __future__ import annotations
 
@@ -18,179 +18,29 @@ from demitasse.errors import CutError, DataError
 from demitasse.evaluation.tasks import Task
 from demitasse.host.machine import machine, versions
 from demitasse.host.progress import progress_bar
-from demitasse.planning.precisions import variants
+from demitasse.planning.precisions import all_precisions
 from demitasse.planning.profile import PRECISIONS, MeasuredCut, Profile, Timing
-from demitasse.planning.quality import Agreed, Qualities, Scored, quality_source
+from demitasse.planning.quality import AgreementJudge, Qualities, TaskJudge, quality_judge
 from demitasse.planning.timing import Encode, Work, plan_work, time_in_turns
 
 BUILT_IN_NAME = "built-in"
-_Place = tuple[str | None, str, int]  # what is timed: the name of a model to compare with, precision, layers
-
-
-def measure(
-    encoder: Encoder | None = None,
-    tasks: Sequence[str | Path | Task] | None = None,
-    *,
-    texts: Sequence[str] | str | Path | None = None,
-    options: MeasureOptions | None = None,
-    compare: Sequence[str | Path | Encoder] = (),
-) -> Profile:
-    """Quality, latency, speed and bytes of `encoder` (without one, the built-in model) at many cuts, on this machine.
-
-    Quality comes from `tasks`, which are what `demitasse.evaluate` takes; or from `texts` without labels, a list or a
-    file with one a line, as agreement with the full model; or, without either, from the sample that comes with
-    demitasse. The texts that are timed are the same ones. A model on torch on a CPU is measured as the blocks it would
-    be exported to. `compare` names further models, which are measured at their full size beside this one.
-
-    >>> profile = measure(load(), options=MeasureOptions(cuts=[Cut(1, 64)], rounds=2, seconds=1))
-    >>> [str(row) for row in profile.rows if row.vectors == "binary"]
-    ['1x64 int8, binary vectors', '6x384 int8, binary vectors']
-    >>> profile.full.cut
-    Cut(layers=6, dims=384)
-    """
-    begun = time.perf_counter()
-    options = options or MeasureOptions()
-    judge = quality_source(tasks, texts)
-    name = BUILT_IN_NAME if encoder is None else None
-    encoder = load() if encoder is None else encoder
-    if not isinstance(encoder, Encoder):
-        raise DataError(f"a {type(encoder).__name__} cannot be measured; give an encoder, such as demitasse.load(…)")
-    cuts, others = options.cuts_of(encoder.full), _loaded(compare, encoder, judge)
-    with variants(encoder, options.precisions, progress=options.progress) as found:
-        for note in found.notes:
-            warnings.warn(note, stacklevel=2)
-        ours, theirs = _qualities(judge, found.encoders, cuts, others, options)
-        work = plan_work(judge.alone, judge.batched, options.batch)
-        timings, rounds = _timings(found.encoders, cuts, others, work, options)
-        rows = [
-            _row(found.encoders[precision], cut, kind, quality, timings[None, precision, cut.layers])
-            for (precision, cut, kind), quality in ours.values.items()
-        ]
-    return Profile(
-        model=name or encoder.name,
-        fingerprint=encoder.fingerprint,
-        measure=judge.measure,
-        quality_error=ours.error,
-        batch=options.batch,
-        rows=tuple(rows),
-        others=tuple(
-            replace(_row(other, other.full, "float32", theirs[key], timings[_place(key, other, other.full)]), name=key)
-            for key, other in others.items()
-        ),
-        made={
-            "machine": machine(),
-            "runs_on": encoder.place,
-            "versions": versions(),
-            "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "rounds": rounds,
-            "single_texts": rounds * len(work.singles),
-            "seconds": round(time.perf_counter() - begun, 1),
-            "notes": list(found.notes),
-        },
-    )
-
-
-def _loaded(compare: Sequence[str | Path | Encoder], encoder: Encoder, judge: Scored | Agreed) -> dict[str, Encoder]:
-    """The models to compare with, by name, on a device of the same kind."""
-    if isinstance(compare, (str, Path, Encoder)):
-        raise DataError(f"compare must be a list, not one {type(compare).__name__}; wrap it: [model]")
-    if compare and isinstance(judge, Agreed):
-        raise DataError(
-            "another model cannot be compared on texts without labels, for it is no worse where it disagrees with this "
-            "one; give tasks, or leave compare out"
-        )
-    device = next((kind for kind in ("cuda", "mps") if kind in encoder.place), "cpu")
-    others: dict[str, Encoder] = {}
-    for number, given in enumerate(compare):
-        if given in compare[:number]:
-            raise DataError(f"{given} is to be compared twice; name each model once")
-        other = given if isinstance(given, Encoder) else load(given, device=device)
-        alike = f"{other.name} {other.full}" if isinstance(given, Encoder) else str(given)
-        others[other.name if other.name not in others else alike] = other
-    return others
-
-
-def _qualities(
-    judge: Scored | Agreed,
-    encoders: Mapping[str, Encoder],
-    cuts: Sequence[Cut],
-    others: Mapping[str, Encoder],
-    options: MeasureOptions,
-) -> tuple[Qualities, dict[str, float]]:
-    """Of the encoders at every cut and in every kind of vectors, and of the others as they are."""
-    count = judge.count * (len(encoders) + len(others))
-    with progress_bar("measuring quality", count, show=options.progress) as advance:
-        ours = judge.qualities(encoders, cuts, options.kinds, advance)
-        theirs = {
-            name: judge.qualities({name: other}, [other.full], ["float32"], advance).values[name, other.full, "float32"]
-            for name, other in others.items()
-        }
-    return ours, theirs
-
-
-def _timings(
-    encoders: Mapping[str, Encoder],
-    cuts: Sequence[Cut],
-    others: Mapping[str, Encoder],
-    work: Work,
-    options: MeasureOptions,
-) -> tuple[dict[_Place, Timing], int]:
-    """Of every number of layers at every precision, and of the others; and the rounds that took.
-
-    Each number of layers is timed at its widest cut. What fewer dims save, some rows of one small product, cannot be
-    measured beside the layers, so that all its cuts have this time.
-    """
-    widest = {cut.layers: cut for cut in sorted(cuts)}
-    places = {
-        _place(None, encoder, cut): _encode_anew(encoder.cut(*cut))
-        for encoder in encoders.values()
-        for cut in widest.values()
-    }
-    places |= {_place(name, other, other.full): _encode_anew(other) for name, other in others.items()}
-    with progress_bar("timing", options.rounds * len(places), show=options.progress) as advance:
-        return time_in_turns(
-            places, work, rounds=options.rounds, seconds=options.seconds, clock=time.perf_counter, advance=advance
-        )
-
-
-def _place(name: str | None, encoder: Encoder, cut: Cut) -> _Place:
-    return name, encoder.precision, cut.layers
-
-
-def _encode_anew(encoder: Encoder) -> Callable[[], Encode]:
-    """A function that gives the encoder as it is when it has met no text yet: a word met before is read faster."""
-
-    def make() -> Encode:
-        fresh: Encoder = replace(cast(Any, encoder), reader=encoder.reader.anew())
-        return lambda texts, prompt: fresh.encode(texts, prompt=prompt, progress=False)
-
-    return make
-
-
-def _row(encoder: Encoder, cut: Cut, kind: str, quality: float, timing: Timing) -> MeasuredCut:
-    return MeasuredCut(
-        cut,
-        encoder.precision,
-        kind,
-        quality,
-        timing,
-        model_mb=encoder.model_bytes(cut) / 1e6,
-        vector_bytes=vector_bytes(cut.dims, kind),
-    )
+_TimedKey = tuple[
+    str | None, str, int
+]  # the name of a comparison model (`None` for the model itself), precision, layers
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureOptions:
     """What is measured and for how long; everything has a default.
 
-    - `cuts`: by default every number of layers at the usual dims. The full size is always among them, since the others
-      are a share of it.
-    - `precisions`: "fp32", "int8" and so on; by default all that can be had of the model.
-    - `vectors`: the ways of keeping them; "float32" is always among them.
-    - `batch`: texts of a batch, for texts a second.
-    - `rounds` of timing, at most; more of them make the times steadier and take longer.
-    - `seconds` for all timing. Where that is short, there are fewer rounds, but never fewer than 5.
-    - `progress`: whether to show a bar; by default to a person, when it takes a while.
+    - `cuts`: by default every number of layers at the usual dims. The full size is always measured too, since the
+      others are compared with it.
+    - `precisions`: "fp32", "int8" and so on; by default all that the model can be run in.
+    - `vectors`: how vectors may be stored; "float32" is always measured too.
+    - `batch`: texts per batch, for texts per second.
+    - `rounds`: maximum number of timing rounds; more of them give steadier times and take longer.
+    - `seconds`: time for all timing. If that is short there are fewer rounds, but never fewer than 5.
+    - `progress`: whether to show a progress bar; by default on a terminal, if it takes a while.
 
     >>> MeasureOptions(rounds=5, seconds=5).batch
     32
@@ -232,5 +82,163 @@ class MeasureOptions:
 
     @property
     def kinds(self) -> list[str]:
-        """The ways of keeping vectors that are measured, finest first."""
+        """The kinds of stored vectors that are measured, finest first."""
         return [kind for kind in STORED if kind == "float32" or kind in self.vectors]
+
+
+def measure(
+    encoder: Encoder | None = None,
+    tasks: Sequence[str | Path | Task] | None = None,
+    *,
+    texts: Sequence[str] | str | Path | None = None,
+    options: MeasureOptions | None = None,
+    compare: Sequence[str | Path | Encoder] = (),
+) -> Profile:
+    """Measure quality, latency, speed and size of `encoder` (default: the built-in model) at many cuts.
+
+    Quality comes from `tasks`, the same as for `demitasse.evaluate`; or from `texts` without labels (a list, or a file
+    with one text per line), as agreement with the full model; or, without either, from the sample shipped with
+    demitasse. The same texts are timed. A model on torch on a CPU is measured as the blocks it would be exported to.
+    `compare` names further models, which are measured beside this one at their full size.
+
+    >>> profile = measure(load(), options=MeasureOptions(cuts=[Cut(1, 64)], rounds=2, seconds=1))
+    >>> [str(measured) for measured in profile.rows if measured.vectors == "binary"]
+    ['1x64 int8, binary vectors', '6x384 int8, binary vectors']
+    >>> profile.full.cut
+    Cut(layers=6, dims=384)
+    """
+    started = time.perf_counter()
+    options = options or MeasureOptions()
+    judge = quality_judge(tasks, texts)
+    name = BUILT_IN_NAME if encoder is None else None
+    encoder = load() if encoder is None else encoder
+    if not isinstance(encoder, Encoder):
+        raise DataError(f"a {type(encoder).__name__} cannot be measured; give an encoder, such as demitasse.load(…)")
+    cuts, others = options.cuts_of(encoder.full), _comparison_models(compare, encoder, judge)
+    with all_precisions(encoder, options.precisions, progress=options.progress) as precisions:
+        for note in precisions.notes:
+            warnings.warn(note, stacklevel=2)
+        ours, theirs = _qualities(judge, precisions.encoders, cuts, others, options)
+        work = plan_work(judge.single_texts, judge.batch_texts, options.batch)
+        timings, rounds = _timings(precisions.encoders, cuts, others, work, options)
+        measured = [
+            _measured_cut(precisions.encoders[precision], cut, kind, quality, timings[None, precision, cut.layers])
+            for (precision, cut, kind), quality in ours.values.items()
+        ]
+    return Profile(
+        model=name or encoder.name,
+        fingerprint=encoder.fingerprint,
+        measure=judge.measure,
+        quality_error=ours.error,
+        batch=options.batch,
+        rows=tuple(measured),
+        others=tuple(
+            replace(
+                _measured_cut(other, other.full, "float32", theirs[key], timings[_timed_key(key, other, other.full)]),
+                name=key,
+            )
+            for key, other in others.items()
+        ),
+        made={
+            "machine": machine(),
+            "runs_on": encoder.place,
+            "exported": list(precisions.exported),
+            "versions": versions(),
+            "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "rounds": rounds,
+            "single_texts": rounds * len(work.singles),
+            "seconds": round(time.perf_counter() - started, 1),
+            "notes": list(precisions.notes),
+        },
+    )
+
+
+def _comparison_models(
+    compare: Sequence[str | Path | Encoder], encoder: Encoder, judge: TaskJudge | AgreementJudge
+) -> dict[str, Encoder]:
+    """The models to compare with, by name, on a device of the same kind."""
+    if isinstance(compare, (str, Path, Encoder)):
+        raise DataError(f"compare must be a list, not one {type(compare).__name__}; wrap it: [model]")
+    if compare and isinstance(judge, AgreementJudge):
+        raise DataError(
+            "other models cannot be compared on texts without labels, since to disagree with this model is not to be "
+            "worse; give tasks, or leave compare out"
+        )
+    device = encoder.device_kind if encoder.device_kind in ("cuda", "mps") else "cpu"
+    others: dict[str, Encoder] = {}
+    for number, given in enumerate(compare):
+        if given in compare[:number]:
+            raise DataError(f"{given} is named twice in compare; name each model once")
+        other = given if isinstance(given, Encoder) else load(given, device=device)
+        longer_name = f"{other.name} {other.full}" if isinstance(given, Encoder) else str(given)
+        others[other.name if other.name not in others else longer_name] = other
+    return others
+
+
+def _qualities(
+    judge: TaskJudge | AgreementJudge,
+    encoders: Mapping[str, Encoder],
+    cuts: Sequence[Cut],
+    others: Mapping[str, Encoder],
+    options: MeasureOptions,
+) -> tuple[Qualities, dict[str, float]]:
+    """Of the encoders at every cut and for every kind of vectors, and of the comparison models at their full size."""
+    count = judge.count * (len(encoders) + len(others))
+    with progress_bar("measuring quality", count, show=options.progress) as advance:
+        ours = judge.qualities(encoders, cuts, options.kinds, advance)
+        theirs = {
+            name: judge.qualities({name: other}, [other.full], ["float32"], advance).values[name, other.full, "float32"]
+            for name, other in others.items()
+        }
+    return ours, theirs
+
+
+def _timings(
+    encoders: Mapping[str, Encoder],
+    cuts: Sequence[Cut],
+    others: Mapping[str, Encoder],
+    work: Work,
+    options: MeasureOptions,
+) -> tuple[dict[_TimedKey, Timing], int]:
+    """Of every number of layers at every precision, and of the comparison models; and how many rounds were run.
+
+    Each number of layers is timed at its widest cut, and all its cuts share that time: what fewer dims save, part of
+    one small product, is too little to measure beside the layers.
+    """
+    widest = {cut.layers: cut for cut in sorted(cuts)}
+    timed = {
+        _timed_key(None, encoder, cut): _fresh_encoders(encoder.cut(*cut))
+        for encoder in encoders.values()
+        for cut in widest.values()
+    }
+    timed |= {_timed_key(name, other, other.full): _fresh_encoders(other) for name, other in others.items()}
+    with progress_bar("timing", options.rounds * len(timed), show=options.progress) as advance:
+        return time_in_turns(
+            timed, work, rounds=options.rounds, seconds=options.seconds, clock=time.perf_counter, advance=advance
+        )
+
+
+def _timed_key(name: str | None, encoder: Encoder, cut: Cut) -> _TimedKey:
+    return name, encoder.precision, cut.layers
+
+
+def _fresh_encoders(encoder: Encoder) -> Callable[[], Encode]:
+    """Makes encoders that have not seen any text yet: words that were seen before are tokenised faster."""
+
+    def make() -> Encode:
+        fresh: Encoder = replace(cast(Any, encoder), reader=encoder.reader.anew())
+        return lambda texts, prompt: fresh.encode(texts, prompt=prompt, progress=False)
+
+    return make
+
+
+def _measured_cut(encoder: Encoder, cut: Cut, kind: str, quality: float, timing: Timing) -> MeasuredCut:
+    return MeasuredCut(
+        cut,
+        encoder.precision,
+        kind,
+        quality,
+        timing,
+        model_mb=encoder.model_bytes(cut) / 1e6,
+        vector_bytes=vector_bytes(cut.dims, kind),
+    )

@@ -1,7 +1,7 @@
-"""An encoder in every precision that a deployment could run it in. No torch is needed for one that runs on none.
+"""An encoder in every precision that it could be deployed in. Needs torch only for a model that runs on torch.
 
 A model on torch on a CPU is measured as the blocks it would be exported to, since those are what a deployment runs;
-they are made in a temporary folder. Blocks are what they are, and so is a model on a GPU or in half precision.
+they are written to a temporary folder. Blocks, and models on a GPU or in half precision, are measured as they are.
 """
 
 from __future__ import annotations
@@ -17,62 +17,68 @@ from demitasse.encoding.loading import load
 from demitasse.errors import BackboneError, DataError, FolderError, MissingExtra
 from demitasse.extras import EXPORT, need
 
-_FORMATS = {"fp32": "blocks", "int8": "blocks-int8"}
+BLOCK_FORMATS = {"fp32": "blocks", "int8": "blocks-int8"}  # the export format of each precision that blocks have
 
 
 @dataclass(frozen=True)
-class Variants:
-    """Encoders by their precision, finest first, and a sentence about each that could not be had."""
+class Precisions:
+    """Encoders by precision, finest first."""
 
     encoders: dict[str, Encoder]
-    notes: tuple[str, ...] = ()
+    exported: tuple[str, ...] = ()  # the precisions that are blocks exported for this measurement
+    notes: tuple[str, ...] = ()  # a sentence about each precision that was not measured as blocks
 
 
 @contextmanager
-def variants(encoder: Encoder, wanted: Sequence[str] | None, *, progress: bool | None = None) -> Iterator[Variants]:
-    """The precisions of `encoder`, those of `wanted` if it is given; usable within the block."""
-    if encoder.place != "cpu":  # blocks, a GPU, or half precision
-        yield _checked(Variants({encoder.precision: encoder}), wanted)
+def all_precisions(
+    encoder: Encoder, wanted: Sequence[str] | None, *, progress: bool | None = None
+) -> Iterator[Precisions]:
+    """The precisions of `encoder`, or those of them that are `wanted`; usable inside the `with` block only."""
+    if (encoder.runtime, encoder.device_kind, encoder.precision) != ("torch", "cpu", "fp32"):
+        yield _checked(Precisions({encoder.precision: encoder}), wanted)
         return
     try:
         need("measuring blocks of a model on torch", EXPORT)
     except MissingExtra as missing:
-        yield _checked(Variants({encoder.precision: encoder}, (f"fp32 was measured on torch: {missing}",)), wanted)
+        note = f"fp32 was measured on torch: {missing}"
+        yield _checked(Precisions({encoder.precision: encoder}, notes=(note,)), wanted)
         return
-    _check(wanted, [*_FORMATS], ())
+    _check(wanted, [*BLOCK_FORMATS], ())
     with tempfile.TemporaryDirectory(prefix="demitasse-") as folder:
-        yield _checked(_exported(encoder, Path(folder), wanted, progress=progress), wanted)
+        yield _checked(_as_blocks(encoder, Path(folder), wanted, progress=progress), wanted)
 
 
-def _exported(encoder: Encoder, folder: Path, wanted: Sequence[str] | None, *, progress: bool | None) -> Variants:
+def _as_blocks(encoder: Encoder, folder: Path, wanted: Sequence[str] | None, *, progress: bool | None) -> Precisions:
     from demitasse.exporting.export import export_traced
 
-    made: dict[str, Encoder] = {}
+    encoders: dict[str, Encoder] = {}
+    exported: list[str] = []
     notes = []
-    for precision, format in _FORMATS.items():
+    for precision, format in BLOCK_FORMATS.items():
         if wanted is not None and precision not in wanted:
             continue
-        traced = folder / "fp32" if "fp32" in made and made["fp32"] is not encoder else None
+        traced = folder / "fp32" if "fp32" in exported else None
         try:
             export_traced(encoder, folder / precision, traced, format=format, progress=progress)
-            made[precision] = load(folder / precision, device="cpu")
-        except (BackboneError, FolderError) as problem:  # what blocks cannot hold, or int8 spoils
+            encoders[precision] = load(folder / precision, device="cpu")
+            exported.append(precision)
+        except (BackboneError, FolderError) as problem:  # blocks cannot hold the model, or int8 ruins it
             if precision == "fp32":
-                made[precision] = encoder
+                encoders[precision] = encoder
                 notes.append(f"fp32 was measured on torch, not as blocks: {problem}")
             else:
                 notes.append(f"{precision} was not measured: {problem}")
-    return Variants(made, tuple(notes))
+    return Precisions(encoders, tuple(exported), tuple(notes))
 
 
-def _checked(found: Variants, wanted: Sequence[str] | None) -> Variants:
-    _check(wanted, [*found.encoders], found.notes)
-    return found
+def _checked(precisions: Precisions, wanted: Sequence[str] | None) -> Precisions:
+    _check(wanted, [*precisions.encoders], precisions.notes)
+    return precisions
 
 
-def _check(wanted: Sequence[str] | None, there: Sequence[str], notes: Sequence[str]) -> None:
-    lacking = [precision for precision in wanted or () if precision not in there]
-    if lacking:
+def _check(wanted: Sequence[str] | None, available: Sequence[str], notes: Sequence[str]) -> None:
+    missing = [precision for precision in wanted or () if precision not in available]
+    if missing:
         why = f" ({'; '.join(notes)})" if notes else ""
-        other = f"it can be in {' and '.join(there)}" if there else "leave precisions out"
-        raise DataError(f"{lacking[0]} of this model cannot be measured{why}; {other}")
+        instead = f"choose {' or '.join(available)}" if available else "leave precisions out"
+        raise DataError(f"this model cannot be measured in {missing[0]}{why}; {instead}")

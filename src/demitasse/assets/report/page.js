@@ -185,15 +185,15 @@ function beside(row, beyond) {
   return lines;
 }
 
-// What to type for a row, as using.py has it: commands, the last of them that encodes; and the Python.
+// What to type for a row, as in deploy.py: shell commands, the last of which encodes; and the Python.
 function commands(row) {
-  const { shell, python, exported } = data.use, format = { fp32: "blocks", int8: "blocks-int8" }[row.precision];
-  const made = exported && shell && format, kept = row.vectors === "float32" ? "" : ` --vectors ${row.vectors}`;
-  const named = made ? " --model small" : shell && ` --model ${shell}`, cut = made ? "" : ` --cut ${row.cut}`;
-  const call = `dt.load(${made ? "'small'" : python})${made ? "" : `.cut(${row.layers}, ${row.dims})`}.encode(texts)`;
+  const { shell, python, formats } = data.use, format = formats[row.precision];
+  const kept = row.vectors === "float32" ? "" : ` --vectors ${row.vectors}`;
+  const named = format ? " --model small" : shell && ` --model ${shell}`, cut = format ? "" : ` --cut ${row.cut}`;
+  const call = `dt.load(${format ? "'small'" : python})${format ? "" : `.cut(${row.layers}, ${row.dims})`}.encode(texts)`;
   return {
     shell: [
-      ...(made ? [`demitasse export ${shell} --cut ${row.cut} --format ${format} --out small`] : []),
+      ...(format ? [`demitasse export ${shell} --cut ${row.cut} --format ${format} --out small`] : []),
       `demitasse encode${named}${cut}${kept} --input texts.txt --output vectors.npy`,
     ],
     python: row.vectors === "float32" ? call : `dt.store(${call}, "${row.vectors}")`,
