@@ -1,10 +1,13 @@
-# make demo: see it work. make test: everything CI checks. make fix: what a machine can mend.
+# make demo: see it work. make test: everything CI checks. make quick: the same without the slowest tests.
+# make fix: format and fix what can be fixed automatically. make dist: the wheel and the sdist, checked.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO := .venv-demo
+DIST := .venv-dist
+PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo install test fix clean
+.PHONY: demo install lint test quick fix dist clean
 
 # The base install alone, in an environment of its own: no torch.
 demo: $(DEMO)/installed
@@ -17,23 +20,42 @@ $(DEMO)/installed: pyproject.toml constraints.txt
 
 install: $(VENV)/installed
 
-# --group needs pip 25.1, so the newest pip comes first.
+# --group needs pip 25.1, so pip itself is upgraded first.
 $(VENV)/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train,export,plots,mteb]' --group dev
 	touch $@
 
-test: install
+lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+test: lint
 	tests/browser.sh
-	$(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
+	$(PYTEST)
+
+# Without tests that build a wheel or make an environment.
+quick: lint
+	$(PYTEST) -m 'not packaging'
 
 fix: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The sdist, the wheel built from it, and each of them installed in a clean environment and run.
+dist: $(DIST)/installed
+	rm -rf dist
+	$(DIST)/bin/python -m build --no-isolation --outdir dist .
+	$(DIST)/bin/python -m twine check --strict dist/*
+	$(DIST)/bin/python tests/helpers/clean_install.py dist/*
+
+$(DIST)/installed: pyproject.toml constraints.txt
+	test -x $(DIST)/bin/python || $(PYTHON) -m venv $(DIST)
+	$(DIST)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(DIST)/bin/python -m pip install --quiet --constraint constraints.txt --group dist
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(DEMO) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DEMO) $(DIST) dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,6 @@ from demitasse.encoding.pooling import Pooling
 from demitasse.encoding.reader import Reader
 from demitasse.errors import CutError
 from demitasse.host.progress import progress_bar
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Vectors = npt.NDArray[np.float32]
 

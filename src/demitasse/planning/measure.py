@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -144,7 +144,7 @@ def measure(
             "runs_on": encoder.place,
             "exported": list(precisions.exported),
             "versions": versions(),
-            "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "rounds": rounds,
             "single_texts": rounds * len(work.singles),
             "seconds": round(time.perf_counter() - started, 1),
