@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -50,22 +49,14 @@ def test_the_full_encoder_gives_what_sentence_transformers_gives(model_folder: C
         np.testing.assert_allclose(load(folder).encode(TEXTS), theirs, atol=1e-5)
 
 
-def test_a_cut_costs_milliseconds_and_leaves_the_original_alone(encoder: Encoder) -> None:
+def test_a_cut_copies_no_weights_and_leaves_the_original_alone(encoder: Encoder) -> None:
     before = encoder.encode(TEXTS)
-    best = min(_seconds(lambda: encoder.cut(layers=2, dims=8)) for _ in range(5))
-    assert best < 0.1
     small = encoder.cut(layers=2, dims=8)
     assert small.full == Cut(2, 8)
     assert encoder.full == Cut(3, 32)
     np.testing.assert_array_equal(encoder.encode(TEXTS), before)
     shared = {id(p) for p in encoder.backbone.model.parameters()}
     assert {id(p) for p in small.backbone.model.parameters()} <= shared
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    begun = time.perf_counter()
-    work()
-    return time.perf_counter() - begun
 
 
 def test_fewer_dims_are_the_first_dims_made_unit(encoder: Encoder) -> None:
@@ -125,7 +116,7 @@ def test_the_caller_of_a_stream_is_not_left_in_inference_mode(encoder: Encoder) 
 def test_long_work_is_shown(
     encoder: Encoder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("demitasse.host.progress.PATIENCE", 0)
+    monkeypatch.setattr("demitasse.host.progress.PATIENCE", -1)  # shown at once
     encoder.encode(TEXTS, progress=True)
     assert "40/40" in capsys.readouterr().err
     encoder.encode(TEXTS)

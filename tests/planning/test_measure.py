@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ from demitasse.encoding.vectors import STORED, vector_bytes
 from demitasse.evaluation.tasks import PairTask, SearchTask
 from demitasse.host.bundled import BUILT_IN as BLOCKS
 from demitasse.planning import measure as measuring
+from demitasse.planning.profile import Timing
 from demitasse.planning.profile_json import read_profile
 
 QUICK = MeasureOptions(rounds=2, seconds=0.01)
@@ -82,15 +84,20 @@ def test_bytes_are_those_of_the_blocks_and_of_the_vectors(profile: Profile) -> N
     assert all(row.vector_bytes == vector_bytes(row.cut.dims, row.vectors) for row in profile.rows)
 
 
-def test_a_number_of_layers_has_one_time_at_a_precision(blocks: Encoder) -> None:
-    options = MeasureOptions(cuts=grid([0, 3], [8, 32, 64]), rounds=2, seconds=0.01)
-    profile = measure(blocks, options=options)
-    times = {(row.cut.layers, row.precision): row.timing for row in profile.rows}
-    assert all(row.timing == times[row.cut.layers, row.precision] for row in profile.rows)
-    assert len(times) == 2
-    assert times[0, "int8"].p50_ms < times[3, "int8"].p50_ms
-    assert times[0, "int8"].texts_per_second > times[3, "int8"].texts_per_second
-    assert all(0 < timing.p50_ms <= timing.p95_ms for timing in times.values())
+def test_all_cuts_of_a_depth_have_the_time_of_the_widest(blocks: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def timed(encoders: dict[tuple[str | None, str, int], Callable[..., Any]], *_: object, **__: object) -> object:
+        for (_, _, layers), make in encoders.items():
+            np.testing.assert_array_equal(make()(TEXTS, None), blocks.cut(layers, 64).encode(TEXTS))
+        return {key: Timing(1.0 + key[2], 2.0 + key[2], 100.0, 0.0) for key in encoders}, 2
+
+    monkeypatch.setattr(measuring, "time_in_turns", timed)
+    profile = measure(blocks, options=MeasureOptions(cuts=grid([0, 3], [8, 32, 64])))
+    assert {(row.cut.layers, row.timing.p50_ms) for row in profile.rows} == {(0, 1.0), (3, 4.0)}
+
+
+def test_times_are_measured(profile: Profile) -> None:
+    assert all(0 < row.timing.p50_ms <= row.timing.p95_ms for row in profile.rows)
+    assert all(row.timing.texts_per_second > 0 for row in profile.rows)
 
 
 def test_blocks_have_the_precision_they_have(blocks: Encoder) -> None:

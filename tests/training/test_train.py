@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 import zoo
+from command_line import interruptible
 from paths import ROOT
 
 import demitasse as dt
@@ -336,17 +337,18 @@ def environment() -> dict[str, str]:
 def test_killed_and_resumed_is_the_same_run(files: tuple[str, str], tmp_path: Path) -> None:
     more = ["--steps", "20", "--save-every", "10"]
     subprocess.run([sys.executable, *command(files, tmp_path / "whole", *more)], env=environment(), check=True)
-    slow = "import demitasse.training.stage as s, time, sys; real = s.Stage._step\n"
-    slow += "def step(self, n, *a):\n    time.sleep(30 if n == 12 else 0)\n    return real(self, n, *a)\n"
-    slow += "s.Stage._step = step; import runpy; runpy.run_module('demitasse', run_name='__main__')"
+    # Two steps after the checkpoint of step 10 it says so and goes no further, however long that takes.
+    stuck = "import demitasse.training.stage as s, sys, runpy; real = s.Stage._step\n"
+    stuck += "def step(self, n, *a):\n    n == 12 and (print('stuck', flush=True), sys.stdin.read())\n"
+    stuck += "    return real(self, n, *a)\n"
+    stuck += "s.Stage._step = step; runpy.run_module('demitasse', run_name='__main__')"
     parts = command(files, tmp_path / "parts", *more)
-    process = subprocess.Popen([sys.executable, "-c", slow, *parts[2:]], env=environment())
-    while not (tmp_path / "parts" / "checkpoint.pt").is_file():
-        assert process.poll() is None
-        time.sleep(0.05)
-    time.sleep(0.3)
-    process.kill()  # as kill -9 does
-    process.wait()
+    line = [sys.executable, "-c", stuck, *parts[2:]]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(line, env=environment(), **pipes) as process:  # type: ignore[call-overload]
+        assert process.stdout.readline() == b"stuck\n"
+        process.kill()  # as kill -9 does
+    assert (tmp_path / "parts" / "checkpoint.pt").is_file()
     subprocess.run([sys.executable, *parts, "--resume"], env=environment(), check=True)
     whole, again = weights(tmp_path / "whole" / "model"), weights(tmp_path / "parts" / "model")
     assert all(torch.equal(whole[name], again[name]) for name in whole)
@@ -355,19 +357,13 @@ def test_killed_and_resumed_is_the_same_run(files: tuple[str, str], tmp_path: Pa
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_a_polite_stop_saves(files: tuple[str, str], sign: signal.Signals, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    line = [sys.executable, *command(files, out, "--steps", "100000", "--save-every", "99999")]
-    process = subprocess.Popen(
-        line,
-        env=environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
+    line = interruptible(*command(files, out, "--steps", "100000", "--save-every", "99999")[2:])
+    process = subprocess.Popen(line, env=environment(), stderr=subprocess.PIPE, text=True)
     while not (out / "log.jsonl").is_file():
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(sign)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate()
     assert process.returncode == 130, said
     assert "stopped after step" in said
     assert (out / "checkpoint.pt").is_file()
