@@ -1,5 +1,5 @@
 # make demo: see it work. make test: everything CI checks. make quick: the same without the slowest tests.
-# make fix: format and fix what can be fixed automatically. make dist: the wheel and the sdist, checked.
+# make fix: format and fix what can be fixed automatically. make docs: the site. make dist: the wheel and the sdist, checked.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,7 +7,7 @@ DEMO := .venv-demo
 DIST := .venv-dist
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo install lint test quick fix dist clean
+.PHONY: demo install lint test quick fix docs dist clean
 
 # The base install alone, in an environment of its own: no torch.
 demo: $(DEMO)/installed
@@ -44,6 +44,17 @@ fix: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The documentation, in site/. Sources are read and not imported, so this needs nothing of what the tests need.
+docs: $(VENV)/docs-installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html, or run $(BIN)/mkdocs serve"
+
+$(VENV)/docs-installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group docs
+	touch $@
+
 # The sdist, the wheel built from it, and each of them installed in a clean environment and run.
 dist: $(DIST)/installed
 	rm -rf dist
@@ -58,4 +69,4 @@ $(DIST)/installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(DEMO) $(DIST) dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DEMO) $(DIST) dist build site .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,6 +1,6 @@
 """Numbers made with the real angle-emb 0.6.1, for tests to hold our AnglE and ESE losses against.
 
-    python research/angle_golden.py --json tests/golden/angle_emb.json
+    python research/angle_golden.py --json tests/helpers/golden/angle_emb.json
 
 Needs an environment of its own, a few hundred MB, never our own dependencies:
 

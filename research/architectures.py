@@ -1,4 +1,4 @@
-"""How exact cuts are, measured: every architecture of tests/zoo.py, tiny and random, at every depth.
+"""How exact cuts are, measured: every architecture of tests/helpers/zoo.py, tiny and random, at every depth.
 
     python research/architectures.py --json research/results/architectures.json
 

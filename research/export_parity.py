@@ -2,8 +2,8 @@
 
     python research/export_parity.py [MODEL ...] --json research/results/export-parity.json
 
-Tiny random models of six architectures (tests/zoo.py), then the models given: folders or hub names. Also what the
-export of each in int8 loses: the least mean cosine over depths.
+Tiny random models of six architectures (tests/helpers/zoo.py), then the models given: folders or hub names. Also what
+the export of each in int8 loses: the least mean cosine over depths.
 """
 
 from __future__ import annotations

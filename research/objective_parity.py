@@ -2,9 +2,9 @@
 
     python research/objective_parity.py --json research/results/objective-parity.json
 
-Three comparisons: a slow reference in double precision (tests/references.py), the losses of the installed
-sentence-transformers on tiny models, and numbers made with the real angle-emb (tests/golden/angle_emb.json). The cases
-are those of the tests.
+Three comparisons: a slow reference in double precision (tests/helpers/references.py), the losses of the installed
+sentence-transformers on tiny models, and numbers made with the real angle-emb
+(tests/helpers/golden/angle_emb.json). The cases are those of the tests.
 """
 
 from __future__ import annotations

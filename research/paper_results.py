@@ -140,7 +140,12 @@ class Cell:
         return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0)
 
     def __str__(self) -> str:
-        return f"{self.mean:.1f} ± {self.spread:.1f}" if self.spread else f"{self.mean:.1f}"
+        # Spaces that do not break, for narrow columns.
+        return (
+            f"{self.mean:.1f}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{self.spread:.1f}"
+            if self.spread
+            else f"{self.mean:.1f}"
+        )
 
 
 @dataclass(frozen=True)

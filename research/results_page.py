@@ -24,6 +24,7 @@ from results_figures import Picture, by_layer, by_time, search
 from results_tables import (
     ablations,
     best,
+    brief,
     data,
     files_table,
     main_table,
@@ -137,6 +138,7 @@ def writers(files: Sequence[File]) -> dict[str, Writer]:
     known = backbones(files)
     models = {model.name: model for model in known}
     found: dict[str, Writer] = {
+        "brief": lambda: brief(known) if known else [],
         "files": partial(files_table, files),
         "data": partial(data, files),
         "separate": lambda: _each(known, separate),

@@ -101,12 +101,12 @@ def main_table(model: Backbone) -> list[str]:
     return table([f"{model.layers}x{model.dims}", *(heading for heading, _, _ in columns), "seeds"], rows)
 
 
-def brief(models: Sequence[Backbone]) -> list[str]:
-    """The main tables of several models in one: all layers, and the mean of those below at all dims and at 32."""
+def brief(models: Sequence[Backbone], widths: Sequence[int] = (32,)) -> list[str]:
+    """The main tables of several models in one: all layers, and the mean of those below at all dims and at `widths`."""
     columns = [
         (model, column)
         for model in models
-        for column in whole_and_below(model, STS, whole=f"{model.title}, all {model.layers} layers", widths=[32])
+        for column in whole_and_below(model, STS, whole=f"{model.title}, all {model.layers} layers", widths=widths)
     ]
     cells = {}
     for method, label in METHODS.items():

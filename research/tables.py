@@ -21,7 +21,10 @@ from results_tables import brief
 
 ROOT = Path(__file__).parents[1]
 PAGES = (
-    *("README.md", "docs/log.md", "docs/speed.md", "docs/objectives.md", "docs/models.md"),
+    "README.md",
+    "docs/index.md",
+    *(f"docs/how-to/{name}.md" for name in ("choose-a-cut", "cut-your-own-model", "train")),
+    *(f"docs/{name}.md" for name in ("log", "models", "objectives", "speed")),
     "src/demitasse/assets/model/README.md",
 )
 DIMS = (32, 64, 128, 256, 384)
@@ -169,9 +172,9 @@ def objectives_minilm() -> list[str]:
     return lines
 
 
-def paper() -> list[str]:
-    """Every objective on every model of docs/results.md."""
-    return brief(backbones(read_files(ROOT / "research" / "results" / "paper")))
+def headline() -> list[str]:
+    """Every objective on every model of docs/results.md: all layers, and those below."""
+    return brief(backbones(read_files(ROOT / "research" / "results" / "paper")), widths=())
 
 
 def elastic_experiments() -> list[str]:
@@ -247,7 +250,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "laptop dev": laptop_dev,
     "laptop": lambda: exits("laptop"),
     "objectives minilm": objectives_minilm,
-    "paper": paper,
+    "headline": headline,
     "train step": train_step,
     "objective parity": objective_parity,
     "espresso halves": espresso_halves,
