@@ -28,6 +28,15 @@ hypothesis.settings.load_profile("demitasse")
 torch.set_num_threads(1)  # tiny models gain nothing from more, and lose much where other work runs beside the tests
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests that need a GPU where there is none."""
+    if torch.cuda.is_available():
+        return
+    left_out = [item for item in items if item.get_closest_marker("cuda")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """A sentence-transformers folder of a tiny random model, by architecture."""

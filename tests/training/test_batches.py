@@ -11,7 +11,7 @@ from demitasse import DataError, Encoder, read_pairs
 from demitasse.data.pairs import Pairs
 from demitasse.data.sampler import Sampler, TextBatch
 from demitasse.encoding.packed_tokens import PackedTokens
-from demitasse.training.batches import AHEAD, Loader, Prepared, Share, part_of, reading
+from demitasse.training.batches import AHEAD, Loader, Prepared, Share, part_of, shortened
 
 ANCHORS, POSITIVES, NEGATIVES = (zoo.sentences(40, seed=seed) for seed in (1, 2, 3))
 
@@ -162,7 +162,7 @@ def test_an_unknown_prompt_is_refused(encoder: Encoder) -> None:
 def test_texts_are_cut_off_earlier(encoder: Encoder) -> None:
     text = " ".join(zoo.WORDS)
     before = encoder.reader.read([text]).row(0)
-    shorter = reading(encoder.reader, 7)
+    shorter = shortened(encoder.reader, 7)
     assert shorter.max_tokens == 7
     assert shorter.read([text]).row(0) == [*before[:6], before[-1]]
     assert shorter.prompt("query") == encoder.reader.prompt("query")
@@ -173,4 +173,4 @@ def test_texts_are_cut_off_earlier(encoder: Encoder) -> None:
 
 @pytest.mark.parametrize("max_tokens", [None, 32, 500])
 def test_texts_are_never_cut_off_later(encoder: Encoder, max_tokens: int | None) -> None:
-    assert reading(encoder.reader, max_tokens) is encoder.reader
+    assert shortened(encoder.reader, max_tokens) is encoder.reader

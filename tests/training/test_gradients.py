@@ -23,7 +23,7 @@ from demitasse.objectives.protocol import NestedLoss, Step
 from demitasse.objectives.published import Matryoshka, TwoDMSE
 from demitasse.torch_model.torch_encoder import TorchEncoder
 from demitasse.training.batches import Loader, Prepared, Share
-from demitasse.training.gradients import Descent, Teaching, by_column, chance, gathered
+from demitasse.training.gradients import Descent, Teaching, by_column, gathered, step_seeds
 from demitasse.training.student import Student
 from demitasse.training.teacher_vectors import TeacherVectors, write_vectors
 
@@ -242,7 +242,7 @@ def test_chance_depends_on_nothing_but_its_place() -> None:
     places = [(seed, stage, step, rank) for seed in (0, 1) for stage in (0, 1) for step in (0, 11) for rank in (0, 1)]
 
     def drawn(place: tuple[int, int, int, int]) -> tuple[float, int]:
-        random, seed = chance(*place)
+        random, seed = step_seeds(*place)
         return random.random(), seed
 
     found = {place: drawn(place) for place in places}

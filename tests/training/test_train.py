@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import pytest
 import torch
 import zoo
 from command_line import interruptible
+from interruptions import fail_after_saving
 from paths import ROOT
 
 import demitasse as dt
@@ -94,12 +96,16 @@ def test_the_folder_says_what_was_done(encoder: TorchEncoder, tmp_path: Path) ->
     data = triples()
     dt.train(encoder, data, dt.Espresso(8), out=tmp_path / "run", options=SMALL)
     run = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert run["options"] == json.loads(json.dumps(run["options"]))
-    assert run["options"]["seed"] == 0
+    assert {name: run["options"][name] for name in ("steps", "batch", "rate", "seed")} == {
+        "steps": 6,
+        "batch": 12,
+        "rate": 1e-3,
+        "seed": 0,
+    }
     assert run["options"]["loss"] == {"name": "InfoNCE", "temperature": 0.05, "both_ways": False}
     assert run["objective"]["compress"] == {"name": "Published", "temperature": 1.0}
     assert run["data"][0]["sha256"] == data.sources[0].sha256
-    assert run["versions"]["torch"] == torch.__version__.partition("+")[0] or run["versions"]["torch"]
+    assert run["versions"]["torch"] == version("torch")
     assert [entry["step"] for entry in log(tmp_path / "run")] == [1, 6]
     manifest = json.loads((tmp_path / "run" / "model" / "demitasse.json").read_text())
     assert manifest["objective"]["name"] == "Espresso"
@@ -126,27 +132,6 @@ def test_patience_ends_a_run_that_gets_no_better(encoder: TorchEncoder, tmp_path
     options = dt.TrainOptions(steps=40, batch=12, rate=1e-9, dev_every=1, patience=3, dropout=False)
     dt.train(encoder, triples(), dt.Matryoshka(), out=tmp_path / "run", options=options, dev=scored())
     assert max(entry["step"] for entry in log(tmp_path / "run")) < 40
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"micro_batch": 5},
-        {"accumulate": 2},
-        {"checkpointing": True},
-        {"lora": 2},
-        {"max_tokens": 6},
-        {"prompts": ("query", "document")},
-        {"loss": dt.AnglE(angle_weight=1.0)},
-        {"schedule": "cosine", "warmup": 0.5},
-        {"optimizer": "muon"},
-    ],
-    ids=str,
-)
-def test_options_train(encoder: TorchEncoder, options: dict[str, object], tmp_path: Path) -> None:
-    chosen = replace(SMALL, steps=3, **options)
-    trained = dt.train(encoder, triples(), dt.Matryoshka2d((8, 32)), out=tmp_path / "run", options=chosen)
-    assert np.abs(trained.encode(["kan lor"]) - encoder.encode(["kan lor"])).max() > 1e-5
 
 
 @pytest.mark.parametrize("name", ["Qwen3", "ModernBERT"])
@@ -176,7 +161,7 @@ def test_plain_texts_are_distilled_on(encoder: TorchEncoder, tmp_path: Path) -> 
     one = dt.train(encoder, alone, dt.Elastic(tune=0), out=tmp_path / "alone", options=SMALL)
     assert one.exit_depths == [0, 1, 2]
     with pytest.raises(
-        dt.DataError, match="source 0 holds plain texts and the last layer is tuned on pairs; add pairs"
+        dt.DataError, match="source 0 holds plain texts, and the last layer is tuned on pairs; add pairs"
     ):
         dt.train(encoder, alone, dt.Elastic(), out=tmp_path / "no", options=SMALL)
     with pytest.raises(dt.DataError, match="source 1 holds plain texts, which only Elastic learns from; give pairs"):
@@ -266,20 +251,9 @@ def test_a_run_that_was_stopped_goes_on_to_the_very_same_weights(
     options = replace(SMALL, steps=8, save_every=3, optimizer=optimizer)
     dt.train(encoder, triples(), objective, out=tmp_path / "whole", options=options)
 
-    from demitasse.training.stage import Stage
-
-    real, seen = Stage._save, []
-
-    def save_then_fail(self: Stage, *arguments: object) -> None:
-        real(self, *arguments)
-        seen.append(arguments[0])
-        if len(seen) == 2:
-            raise MemoryError
-
-    monkeypatch.setattr(Stage, "_save", save_then_fail)
-    with pytest.raises(MemoryError):
+    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+        fail_after_saving(patch, times=2)
         dt.train(encoder, triples(), objective, out=tmp_path / "parts", options=options)
-    monkeypatch.setattr(Stage, "_save", real)
     dt.train(encoder, triples(), objective, out=tmp_path / "parts", options=options, resume=True)
     whole, parts = weights(tmp_path / "whole" / "model"), weights(tmp_path / "parts" / "model")
     assert whole.keys() == parts.keys()
@@ -304,7 +278,7 @@ def test_what_cannot_be_trained(encoder: TorchEncoder, tmp_path: Path) -> None:
     with pytest.raises(dt.FolderError, match="holds no checkpoint to go on from"):
         dt.train(encoder, triples(), out=tmp_path / "d", resume=True)
     assert not list(tmp_path.iterdir())
-    for name, sentence in (("tensorbord", "is not known; use one of .*tensorboard"), ("mlflow", "pip install mlflow")):
+    for name, sentence in (("tensorbord", "unknown; use one of .*tensorboard"), ("mlflow", "pip install mlflow")):
         with pytest.raises(dt.DataError, match=sentence):
             dt.train(encoder, triples(), out=tmp_path / "t", options=replace(SMALL, trackers=(name,)))
     (tmp_path / "e").mkdir()
@@ -365,7 +339,7 @@ def test_a_polite_stop_saves(files: tuple[str, str], sign: signal.Signals, tmp_p
     process.send_signal(sign)
     _, said = process.communicate()
     assert process.returncode == 130, said
-    assert "stopped after step" in said
+    assert "after step" in said
     assert (out / "checkpoint.pt").is_file()
 
 

@@ -98,11 +98,11 @@ class Loader:
         return PackedTokens.joined(parts), torch.tensor(np.array(counts)) if any(counts) else None
 
 
-def reading(reader: Reader, max_tokens: int | None) -> Reader:
-    """`reader`, cutting texts off after `max_tokens` if that is less than it takes."""
+def shortened(reader: Reader, max_tokens: int | None) -> Reader:
+    """`reader`, truncating texts at `max_tokens` if that is less than it allows."""
     if max_tokens is None or max_tokens >= reader.max_tokens:
         return reader
-    # A copy of the tokenizer: where to cut off is kept inside it.
+    # A copy of the tokenizer, since the limit is stored inside it.
     return replace(reader, tokens=tokens_of(copy.deepcopy(reader.source), max_tokens), max_tokens=max_tokens)
 
 

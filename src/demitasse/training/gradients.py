@@ -110,10 +110,10 @@ def gathered(accelerator: Accelerator, rows: Tensor) -> Tensor:
     return torch.cat(everybody, dim=-2)
 
 
-def chance(seed: int, stage: int, step: int, rank: int) -> tuple[Random, int]:
-    """What a step draws from, the same in all processes, and the seed of its dropout, another in each.
+def step_seeds(seed: int, stage: int, step: int, rank: int) -> tuple[Random, int]:
+    """A step's random numbers, the same in all processes, and the seed of its dropout, different in each.
 
-    Both depend on nothing else, so a run that goes on after a crash draws what it would have drawn.
+    Both depend on nothing else, so a resumed run samples what it would have sampled.
     """
     common = Random(f"{seed} {stage} {step}")  # noqa: S311 - which layers to train is no secret
     own = Random(f"{seed} {stage} {step} {rank}")  # noqa: S311

@@ -16,7 +16,7 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
 }
 _COUNTS = ("steps", "micro_batch", "lora", "dev_every", "patience")
 OPTIMIZERS = ("adamw", "muon")
-PRECISIONS = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}  # as accelerate calls them
+MIXED_PRECISION = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}  # what accelerate calls each
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class TrainOptions:
             raise DataError(f"decay must be at least 0, not {self.decay}")
         if not 0 <= self.warmup <= 1:
             raise DataError(f"warmup must be a share of the steps from 0 to 1, not {self.warmup}")
-        for name, known in (("schedule", SCHEDULES), ("optimizer", OPTIMIZERS), ("precision", PRECISIONS)):
+        for name, known in (("schedule", SCHEDULES), ("optimizer", OPTIMIZERS), ("precision", MIXED_PRECISION)):
             value = getattr(self, name)
             if value is not None and value not in known:
                 raise DataError(f"{name} {value!r} is not known; use one of {', '.join(known)}")

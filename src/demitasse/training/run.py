@@ -1,9 +1,13 @@
-"""What all stages of a training run share: the processes, the folder, the data, the stages and the best so far."""
+"""A training run: its processes, its folder, and what happens between steps.
+
+A `Stage` makes steps; a `Run` logs them, scores the dev set, saves checkpoints, stops when asked, and resumes.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from itertools import chain, islice
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,45 +20,50 @@ from accelerate.utils import LoggerType
 from demitasse.data.pairs import Pairs, Source
 from demitasse.data.sampler import Sampler
 from demitasse.encoding.loading import load
-from demitasse.errors import DataError
-from demitasse.objectives.elastic import Elastic
+from demitasse.errors import DataError, TrainingError, TrainingStopped
+from demitasse.evaluation.evaluate import dev_scores
+from demitasse.host.progress import progress_bar
 from demitasse.objectives.protocol import Objective
-from demitasse.objectives.published import Matryoshka
 from demitasse.torch_model.torch_encoder import TorchEncoder
-from demitasse.training.blending import blended
-from demitasse.training.fit_exits import LEAST_SENTENCES, fit_exits
-from demitasse.training.options import PRECISIONS, TrainOptions
-from demitasse.training.run_folder import LAST, MODEL, RunFolder, plain
+from demitasse.training.gradients import Teaching
+from demitasse.training.options import MIXED_PRECISION, TrainOptions
+from demitasse.training.run_folder import LAST, MODEL, LossLog, RunFolder, plain
+from demitasse.training.stage import Done, Goal, Stage
 
-TUNED = "stage-1"  # the folder of the model after the first of two stages
-DISTIL_RATES = {"adamw": 3e-4, "muon": 1e-3}
-EXIT_TEXTS = 20_000  # texts of the run that the closed form of the exits is fitted on
+STOP_EVERY = 8  # steps after which several processes ask one another whether to stop
 
 
-@dataclass(frozen=True)
-class Goal:
-    """What a stage trains, for how many steps, and how."""
+@dataclass
+class DevSet:
+    """Scored pairs to choose by, and the best score on them so far."""
 
-    objective: Objective
-    steps: int
-    rate: float
-    dropout: bool
-    optimizer: str = "adamw"
+    pairs: Source
+    best: float = float("-inf")
+    scores: dict[str, float] = field(default_factory=dict)  # of the best, by cut
+    misses: int = 0  # scores in a row that were no better
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps of it."""
+        return {"best": self.best, "scores": self.scores, "worse": self.misses}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to what `state` returned."""
+        self.best, self.scores, self.misses = state["best"], state["scores"], state["worse"]
 
 
 @dataclass
 class Run:
-    """What all stages of a run share."""
+    """What the stages of a run share, and what happens between their steps."""
 
     accelerator: Accelerator
     folder: RunFolder
     data: Pairs
-    options: TrainOptions
-    stages: list[Goal]
     objective: Objective
-    dev: Source | None
-    best: float = float("-inf")
-    scores: dict[str, float] = field(default_factory=dict)
+    goals: list[Goal]
+    options: TrainOptions
+    dev: DevSet | None
+    checkpoint: dict[str, Any] | None  # to resume from
+    asked_to_stop: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
     def begin(  # noqa: PLR0913
@@ -62,106 +71,177 @@ class Run:
         encoder: TorchEncoder,
         data: Pairs,
         objective: Objective,
+        goals: list[Goal],
         out: Path,
         options: TrainOptions,
         dev: Pairs | None,
         *,
         resume: bool,
     ) -> Run:
-        """The run, its folder begun."""
-        objective.cuts(encoder.full)  # a width that does not fit should not wait for the first step
-        steps = options.steps or max(1, round(options.epochs * len(data) / options.batch / options.accumulate))
-        stages = goals(objective, steps, options, on_gpu=encoder.device.type == "cuda")
-        _check_kinds(data, stages)
-        if isinstance(objective, Elastic) and objective.exits:
-            _check_enough(data)
+        """Start a run in the folder `out`, or resume the one that is there."""
         accelerator = _accelerator(encoder, options, out)
         folder = RunFolder(out, writes=accelerator.is_main_process)
-        source = _scored(dev)
+        dev_set = _dev_set(dev)
         description = {
             "options": plain(options),
             "objective": plain(objective),
             "data": data.describe(),
             "dev": dev.describe() if dev is not None else None,
             "base": {"record": dict(encoder.record), "full": str(encoder.full)},
-            "steps": steps,
+            "steps": sum(goal.steps for goal in goals),
             "processes": accelerator.num_processes,
         }
         folder.begin(description, resume=resume)
         accelerator.wait_for_everyone()
         if options.trackers:
             accelerator.init_trackers(out.name, config={"objective": str(objective), "options": str(options)})
-        return cls(accelerator, folder, data, options, stages, objective, source)
+        checkpoint = folder.saved() if resume else None
+        return cls(accelerator, folder, data, objective, goals, options, dev_set, checkpoint)
 
-    def keep_tuned(self, before: TorchEncoder, encoder: TorchEncoder) -> None:
-        """Write the tuned model, which is the teacher and what the second stage starts from, with its exits."""
-        assert isinstance(self.objective, Elastic)  # no other has a second stage
+    def resumes_after(self, goal: Goal) -> bool:
+        """Whether the checkpoint is from a later stage, so that this one is done."""
+        return self.checkpoint is not None and int(self.checkpoint["stage"]) > goal.number
+
+    def sampler(self, goal: Goal) -> Sampler:
+        """Where a stage draws its batches from; every call starts over."""
+        seed = self.options.seed + goal.number
+        return Sampler(self.data, self.options.batch, seed, paired_only=not goal.plain_texts)
+
+    def train(
+        self,
+        goal: Goal,
+        start: TorchEncoder,
+        teaching: Teaching,
+        finish: Callable[[TorchEncoder], TorchEncoder] = lambda encoder: encoder,
+    ) -> TorchEncoder:
+        """`start` after all steps of a stage; `finish` makes what is scored and returned of the trained encoder."""
+        stage = Stage(self.accelerator, self.options, goal, start, self.sampler(goal), teaching)
+        earlier = sum(other.steps for other in self.goals[: goal.number])
+
+        def current() -> TorchEncoder:
+            return finish(stage.encoder())
+
+        begin = self._resume(stage)
+        log = LossLog(self.folder, earlier, self._track)
+        late: list[Done] = []
+        label = f"stage {goal.number + 1} of {len(self.goals)}" if len(self.goals) > 1 else "training"
+        show = None if self.accelerator.is_main_process else False
+        with stage.steps(begin) as steps, progress_bar(label, goal.steps, show=show) as advance:
+            advance(begin)
+            for done in steps:
+                # Read one step later, when it has been computed: reading it now would keep the GPU waiting.
+                if late:
+                    self._log(log, late.pop(), earlier)
+                late.append(done)
+                advance(1, log.note)
+                asked = self._is_asked_to_stop(done.step)
+                stop = asked or self._is_out_of_patience(goal, earlier, done.step + 1, start, current)
+                if stop or (done.step + 1) % self.options.save_every == 0 or done.step + 1 == goal.steps:
+                    self._log(log, late.pop(), earlier)
+                    self._save(stage, goal, earlier, done)
+                if asked:
+                    raise TrainingStopped(
+                        f"stopped as asked after step {earlier + done.step + 1}; continue with resume (--resume)"
+                    )
+                if stop:
+                    break
+            log.write()
+        return self._recorded(current(), start, {} if self.dev is None else self.dev.scores)
+
+    def save_once(self, make: Callable[[], TorchEncoder], name: str, device: torch.device) -> TorchEncoder:
+        """What `make` makes, made and saved by one process and loaded by all."""
         if self.accelerator.is_main_process:
-            if self.objective.blend < 1:
-                encoder = blended(before, encoder, self.objective.blend)
-            # Exits of a model that was not tuned still fit.
-            if self.objective.exits and (self.stages[0].steps or not encoder.exits):
-                encoder = fit_exits(encoder, self._texts(1), refine=False)
-            encoder.save(self.folder.path / TUNED)
+            make().save(self.folder.path / name)
         self.accelerator.wait_for_everyone()
+        return self.load(name, device)
 
-    def tuned(self, device: torch.device) -> TorchEncoder:
-        """What `keep_tuned` wrote."""
-        found = load(self.folder.path / TUNED, device=str(device))
-        assert isinstance(found, TorchEncoder)
-        return found
-
-    def _texts(self, number: int) -> list[str]:
-        """Different texts as stage `number` draws them; of little data, all of them."""
-        sampler, found = self.sampler(number), dict[str, None]()
-        drawn = 0
-        while len(found) < EXIT_TEXTS and drawn < 4 * len(self.data):
-            columns = sampler.next().columns
-            drawn += len(columns[0])
-            found.update(dict.fromkeys(chain.from_iterable(columns)))
-        found.update(dict.fromkeys(self.data.texts(max(0, EXIT_TEXTS - len(found)))))
-        return list(islice(found, EXIT_TEXTS))
-
-    def sampler(self, stage: int) -> Sampler:
-        """What a stage draws its batches from."""
-        paired_only = not isinstance(self.stages[stage].objective, Elastic)
-        return Sampler(self.data, self.options.batch, self.options.seed + stage, paired_only=paired_only)
+    def load(self, name: str, device: torch.device) -> TorchEncoder:
+        """An encoder saved in the run's folder."""
+        encoder = load(self.folder.path / name, device=str(device))
+        assert isinstance(encoder, TorchEncoder)
+        return encoder
 
     def finish(self, encoder: TorchEncoder) -> TorchEncoder:
-        """Write the result; the best if the dev set has named one before the last."""
-        model = self.folder.path / MODEL
+        """Write the result: the best on the dev set if there is one, else the last."""
         if self.accelerator.is_main_process:
-            encoder.save(self.folder.path / LAST if self.dev is not None else model)
+            encoder.save(self.folder.path / (MODEL if self.dev is None else LAST))
         self.accelerator.wait_for_everyone()
         if self.options.trackers:
             self.accelerator.end_training()
-        result = load(model, device=str(encoder.device))
-        assert isinstance(result, TorchEncoder)
-        return result
+        return self.load(MODEL, encoder.device)
 
-    def record(self, encoder: TorchEncoder, scores: dict[str, float]) -> dict[str, Any]:
-        """What a trained model says about itself."""
-        cuts = [{"cut": cut, "dev": {"spearman": value}} for cut, value in scores.items()]
-        return {
-            **encoder.record,
+    def _track(self, values: dict[str, float], step: int) -> None:
+        if self.options.trackers:
+            self.accelerator.log(values, step=step)
+
+    def _log(self, log: LossLog, done: Done, earlier: int) -> None:
+        loss = float(done.loss)
+        if loss != loss or loss in (float("inf"), float("-inf")):
+            batch = done.batch.whole
+            rows = ", ".join(str(row) for row, _ in batch.rows[:8])
+            raise TrainingError(
+                f"the loss became {loss} at step {earlier + done.step + 1} (rows {rows}, … of "
+                f"{self.data.sources[batch.source].name}); check these rows or lower the learning rates; nothing was "
+                "saved since the last checkpoint"
+            )
+        log.add(done.step, done.batch.texts * self.options.accumulate, loss)
+
+    def _is_asked_to_stop(self, step: int) -> bool:
+        """Whether to stop here: all processes at the same step, or those that went on would wait for the others."""
+        if self.accelerator.num_processes == 1:
+            return self.asked_to_stop.is_set()
+        if (step + 1) % STOP_EVERY:
+            return False
+        vote = torch.tensor(float(self.asked_to_stop.is_set()), device=self.accelerator.device)
+        return bool(self.accelerator.reduce(vote) > 0)
+
+    def _is_out_of_patience(
+        self, goal: Goal, earlier: int, step: int, start: TorchEncoder, current: Callable[[], TorchEncoder]
+    ) -> bool:
+        """Score the dev set when it is time, keep the model if it is the best, and say whether to stop early."""
+        every = self.options.dev_every or max(1, goal.steps // 10)
+        if self.dev is None or goal is not self.goals[-1] or (step % every and step < goal.steps):
+            return False
+        misses = torch.zeros((), device=self.accelerator.device)
+        if self.accelerator.is_main_process:
+            encoder = current()
+            scores = dev_scores(encoder, self.dev.pairs, self.objective.cuts(encoder.full), self.options.prompts)
+            mean = sum(scores.values()) / len(scores)
+            self.folder.log({"step": earlier + step, "dev": round(mean, 3), "scores": scores})
+            if mean > self.dev.best:
+                self.dev.best, self.dev.scores, self.dev.misses = mean, scores, 0
+                self._recorded(encoder, start, scores).save(self.folder.path / MODEL)
+            else:
+                self.dev.misses += 1
+            misses += self.dev.misses
+        misses = self.accelerator.reduce(misses)
+        return self.options.patience is not None and int(misses) >= self.options.patience
+
+    def _recorded(self, encoder: TorchEncoder, start: TorchEncoder, scores: dict[str, float]) -> TorchEncoder:
+        """`encoder`, ready to be saved, with the record of its training."""
+        encoder.backbone.model.eval()  # type: ignore[no-untyped-call]
+        record = {
+            **start.record,
             "objective": {**plain(self.objective), "options": plain(self.options)},
             "data": self.data.describe(),
-            "cuts": cuts,
+            "cuts": [{"cut": cut, "dev": {"spearman": score}} for cut, score in scores.items()],
         }
+        return replace(encoder, record=record)
 
+    def _save(self, stage: Stage, goal: Goal, earlier: int, done: Done) -> None:
+        where = {"stage": goal.number, "step": done.step + 1, "total": earlier + done.step + 1}
+        dev = {} if self.dev is None else self.dev.state()
+        self.folder.save({**where, **stage.state(done.batch), **dev})
 
-def goals(objective: Objective, steps: int, options: TrainOptions, *, on_gpu: bool = False) -> list[Goal]:
-    """The stages that `steps` of `objective` are made of."""
-    usual = options.optimizer or "adamw"
-    if not isinstance(objective, Elastic):
-        return [Goal(objective, steps, options.rate, options.dropout, usual)]
-    tuned = min(round(objective.tune * steps), steps - 1)
-    first = Goal(Matryoshka(objective.dims), tuned, options.rate, options.dropout, usual)
-    # On a CPU, Muon's products of matrices would take as long as the rest of a small batch.
-    optimizer = options.optimizer or ("muon" if on_gpu else "adamw")
-    rate = DISTIL_RATES[optimizer] if objective.distil_rate is None else objective.distil_rate
-    # A student that is told its teacher's answer needs no noise.
-    return [first, Goal(objective, steps - tuned, rate, dropout=False, optimizer=optimizer)]
+    def _resume(self, stage: Stage) -> int:
+        """Restore the checkpoint, if there is one, and return the step to go on from."""
+        if self.checkpoint is None:
+            return 0
+        checkpoint, self.checkpoint = self.checkpoint, None
+        stage.restore(checkpoint)
+        if self.dev is not None:
+            self.dev.restore(checkpoint)
+        return int(checkpoint["step"])
 
 
 def _accelerator(encoder: TorchEncoder, options: TrainOptions, out: Path) -> Accelerator:
@@ -170,47 +250,24 @@ def _accelerator(encoder: TorchEncoder, options: TrainOptions, out: Path) -> Acc
     known = {str(kind.value) for kind in LoggerType} - {"all"}
     available = {str(getattr(kind, "value", kind)) for kind in get_available_trackers()}
     for name in options.trackers:
+        if name not in known:
+            raise DataError(f"tracker {name!r} is unknown; use one of {', '.join(sorted(known))}")
         if name not in available:
-            cure = f"pip install {name}" if name in known else f"use one of {', '.join(sorted(known))}"
-            raise DataError(f"tracker {name!r} is not {'installed' if name in known else 'known'}; {cure}")
+            raise DataError(f"tracker {name!r} is not installed; pip install {name}")
     AcceleratorState._reset_state()  # it remembers the precision of an earlier run in this process
     return Accelerator(
         cpu=on_cpu,
-        mixed_precision=PRECISIONS[precision],
+        mixed_precision=MIXED_PRECISION[precision],
         log_with=list(options.trackers) or None,
         project_dir=str(out) if options.trackers else None,
-        # A pooler that is not used, exits of layers that were not drawn: some weights may get no gradient.
+        # An unused pooler, exits of layers that were not sampled: some weights may get no gradient.
         kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)],
     )
 
 
-def _check_kinds(data: Pairs, stages: list[Goal]) -> None:
-    """Refuse plain texts where no stage could use them, or nothing else where one needs more."""
-    if all(source.paired for source in data.sources):
-        return
-    plain_name = next(source.name for source in data.sources if not source.paired)
-    if not any(isinstance(stage.objective, Elastic) for stage in stages):
-        raise DataError(f"{plain_name} holds plain texts, which only Elastic learns from; give pairs, or use Elastic")
-    needs_pairs = any(stage.steps for stage in stages if not isinstance(stage.objective, Elastic))
-    if needs_pairs and not any(source.paired for source in data.sources):
-        raise DataError(
-            f"{plain_name} holds plain texts and the last layer is tuned on pairs; add pairs, or use tune=0"
-        )
-
-
-def _check_enough(data: Pairs) -> None:
-    """Refuse data that exits cannot be fitted on, before a stage is trained in vain."""
-    found = sum(1 for _ in data.texts(LEAST_SENTENCES))
-    if found < LEAST_SENTENCES:
-        raise DataError(
-            f"the data has {found} different texts, and Elastic fits exits on at least {LEAST_SENTENCES}; "
-            "give more rows, or use exits=False"
-        )
-
-
-def _scored(dev: Pairs | None) -> Source | None:
+def _dev_set(dev: Pairs | None) -> DevSet | None:
     if dev is None:
         return None
     if len(dev.sources) != 1 or dev.sources[0].kind != "scored":
         raise DataError("the dev set must be one source of scored pairs (anchor, positive, score)")
-    return dev.sources[0]
+    return DevSet(dev.sources[0])

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -28,7 +29,9 @@ from demitasse.errors import FolderError, reason
 from demitasse.host.atomic import new_file
 from demitasse.host.json_files import read_json
 
-RUN, LOG, CHECKPOINT, MODEL, LAST = "run.json", "log.jsonl", "checkpoint.pt", "model", "last"
+RUN, LOG, CHECKPOINT = "run.json", "log.jsonl", "checkpoint.pt"
+TUNED, MODEL, LAST = "stage-1", "model", "last"
+LOG_EVERY = 10  # steps to a line of the log
 _COMPARED = ("options", "objective", "data", "dev", "base")  # what a resumed run must agree on
 
 
@@ -123,3 +126,32 @@ def _difference(before: Any, now: Any) -> str:
 def _versions() -> dict[str, str]:
     packages = ("torch", "transformers", "accelerate", "numpy", "tokenizers")
     return {"demitasse": __version__, "python": platform.python_version(), **{name: version(name) for name in packages}}
+
+
+class LossLog:
+    """The loss and the speed of a stage, averaged over a few steps: lines of the log, and a note for the bar."""
+
+    def __init__(self, folder: RunFolder, earlier: int, track: Callable[[dict[str, float], int], None]) -> None:
+        self._folder, self._earlier, self._track = folder, earlier, track
+        self._losses: list[float] = []
+        self._texts = self._step = 0
+        self._begun = time.monotonic()
+        self.note = ""
+
+    def add(self, step: int, texts: int, loss: float) -> None:
+        """Count a step; every few of them make a line."""
+        self._losses.append(loss)
+        self._texts += texts
+        self._step = self._earlier + step + 1
+        if len(self._losses) >= LOG_EVERY or step == 0:
+            self.write()
+
+    def write(self) -> None:
+        """Write what was counted since the last line."""
+        if not self._losses:
+            return
+        mean, speed = sum(self._losses) / len(self._losses), self._texts / (time.monotonic() - self._begun + 1e-9)
+        self._folder.log({"step": self._step, "loss": round(mean, 6), "texts_per_second": round(speed)})
+        self._track({"loss": mean, "texts_per_second": speed}, self._step)
+        self.note = f"loss {mean:.4f}, {speed:,.0f} texts/s"
+        self._losses, self._texts, self._begun = [], 0, time.monotonic()

@@ -1,4 +1,4 @@
-"""`train`: an encoder trained on pairs with any objective, in one stage or two."""
+"""`train`: an encoder trained on pairs with any objective."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from demitasse.objectives.elastic import Elastic
 from demitasse.objectives.protocol import Objective
 from demitasse.torch_model.torch_encoder import TorchEncoder
 from demitasse.training.options import TrainOptions
+from demitasse.training.recipe import recipe_for
 from demitasse.training.run import Run
-from demitasse.training.stage import Stage
 
 
 def train(  # noqa: PLR0913 - what, on what, how, where to, and two that are seldom given
@@ -29,11 +29,11 @@ def train(  # noqa: PLR0913 - what, on what, how, where to, and two that are sel
     dev: Pairs | None = None,
     resume: bool = False,
 ) -> TorchEncoder:
-    """`encoder` trained on `data`, written to the folder `out` and returned; the encoder given is left as it is.
+    """`encoder` trained on `data`, written to the folder `out` and returned; the given encoder stays as it is.
 
-    `objective` is `Elastic()` unless another is given. With `dev` (scored pairs) the model is scored now and then, and
-    the best one is the result. A run that was stopped or killed goes on with `resume=True` and the same arguments.
-    Several processes (`torchrun`) share each batch and get the gradients that one would have had.
+    `objective` defaults to `Elastic()`. With `dev` (scored pairs) the model is scored now and then, and the best one is
+    the result. A run that was stopped or killed continues with `resume=True` and the same arguments. Several processes
+    (`torchrun`) share each batch and get the gradients that one would have had.
 
     >>> from demitasse import Matryoshka, read_pairs
     >>> pairs = read_pairs([(a, b) for a, b in zip(sentences[:40], sentences[40:80])])
@@ -42,26 +42,23 @@ def train(  # noqa: PLR0913 - what, on what, how, where to, and two that are sel
     """
     if not isinstance(encoder, TorchEncoder):
         raise DataError("an encoder of blocks cannot be trained; load the model it was exported from")
-    run = Run.begin(encoder, data, objective or Elastic(), Path(out), options or TrainOptions(), dev, resume=resume)
-    saved = run.folder.saved() if resume else None
-    with _stop_signals() as asked_to_stop:
-        for number, stage in enumerate(run.stages):
-            if saved is not None and int(saved["stage"]) > number:
-                continue
-            start = run.tuned(encoder.device) if number else encoder
-            encoder = Stage(run, number, stage, start).train(saved, asked_to_stop)
-            saved = None
-            if number + 1 < len(run.stages):
-                run.keep_tuned(start, encoder)
-    return run.finish(encoder)
+    objective, options = objective or Elastic(), options or TrainOptions()
+    objective.cuts(encoder.full)  # a width that does not fit should not wait for the first step
+    recipe = recipe_for(objective)
+    steps = options.steps or max(1, round(options.epochs * len(data) / options.batch / options.accumulate))
+    goals = recipe.goals(steps, options, on_gpu=encoder.device.type == "cuda")
+    recipe.check(data, goals)
+    run = Run.begin(encoder, data, objective, goals, Path(out), options, dev, resume=resume)
+    with _set_by_signals(run.asked_to_stop):
+        trained = recipe.train(run, encoder)
+    return run.finish(trained)
 
 
 @contextmanager
-def _stop_signals() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set, so that a run saves before it ends. A second one ends it at once."""
-    asked = threading.Event()
+def _set_by_signals(asked: threading.Event) -> Iterator[None]:
+    """SIGINT and SIGTERM set `asked`, so that a run saves before it ends. A second signal ends it at once."""
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
@@ -72,7 +69,7 @@ def _stop_signals() -> Iterator[threading.Event]:
     for number in before:
         signal.signal(number, ask)
     try:
-        yield asked
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
