@@ -1,4 +1,4 @@
-"""Small models made in memory: no network, no downloads."""
+"""Fixtures of all tests: small models made in memory, without a network, and the command line."""
 
 from __future__ import annotations
 
@@ -7,25 +7,22 @@ import os
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
-import io
-import signal
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import hypothesis
 import pytest
 import torch
 import zoo
-from command_line import Ran, Terminal
+from command_line import RunCommand, run_command
 
-from demitasse.cli.app import main
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.loading import load
 
-hypothesis.settings.register_profile("demitasse", deadline=None)  # a busy machine is no failure
+hypothesis.settings.register_profile("demitasse", deadline=None)  # a busy machine is not a failure
 hypothesis.settings.load_profile("demitasse")
-torch.set_num_threads(1)  # tiny models gain nothing from more, and lose much where other work runs beside the tests
+torch.set_num_threads(1)  # tiny models gain nothing from more, and lose a lot when other work runs beside the tests
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -39,7 +36,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """A sentence-transformers folder of a tiny random model, by architecture."""
+    """Writes a sentence-transformers folder of a tiny random model, given its architecture."""
     made: dict[tuple[object, ...], Path] = {}
 
     def make(name: str = "BERT", **options: object) -> Path:
@@ -58,7 +55,7 @@ def _examples(
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> None:
-    """What the examples in docstrings start from."""
+    """The names that examples in docstrings use."""
     if isinstance(request.node, pytest.DoctestItem):
         doctest_namespace.update(
             encoder=request.getfixturevalue("encoder"),
@@ -75,19 +72,6 @@ def encoder(model_folder: Callable[..., Path]) -> Encoder:
 
 
 @pytest.fixture
-def run(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
-    def call(*arguments: object, stdin: bytes | None = b"") -> Ran:
-        monkeypatch.setattr(sys, "argv", ["demitasse", *map(str, arguments)])
-        given = Terminal(io.BytesIO()) if stdin is None else io.TextIOWrapper(io.BytesIO(stdin))
-        monkeypatch.setattr(sys, "stdin", given)
-        handler = signal.getsignal(signal.SIGTERM)
-        try:
-            with pytest.raises(SystemExit) as ended:
-                main()
-        finally:
-            signal.signal(signal.SIGTERM, handler)
-        out, err = capfdbinary.readouterr()
-        code = ended.value.code
-        return Ran(code if isinstance(code, int) else 0, out.decode(), err.decode())
-
-    return call
+def run(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> RunCommand:
+    """Runs a command, such as `run("encode", "a text")`."""
+    return partial(run_command, monkeypatch, capfdbinary)

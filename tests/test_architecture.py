@@ -38,26 +38,30 @@ def package_of(path: Path) -> str:
     return inside[0] if len(inside) > 1 else "public" if path.name in ("__init__.py", "__main__.py") else "root"
 
 
-def imported(path: Path) -> set[str]:
-    """The packages that `path` imports from, wherever in the file: inside functions and for type checkers too."""
-    packages = set()
+def imported_names(path: Path) -> set[str]:
+    """The dotted names that `path` imports, wherever in the file: inside functions and for type checkers too."""
+    names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} has a relative import; write demitasse.…"
-            names = [f"{node.module}.{name.name}" for name in node.names]
+            names |= {f"{node.module}.{name.name}" for name in node.names}
         elif isinstance(node, ast.Import):
-            names = [name.name for name in node.names]
-        else:
+            names |= {name.name for name in node.names}
+    return names
+
+
+def imported(path: Path) -> set[str]:
+    """The packages of demitasse that `path` imports from."""
+    packages = set()
+    for name in imported_names(path):
+        first, _, rest = name.partition(".")
+        inside = rest.partition(".")[0]
+        if first != "demitasse":
             continue
-        for name in names:
-            first, _, rest = name.partition(".")
-            inside = rest.partition(".")[0]
-            if first != "demitasse":
-                continue
-            if (SOURCE / inside / "__init__.py").is_file() and inside:
-                packages.add(inside)
-            else:
-                packages.add("root" if (SOURCE / f"{inside}.py").is_file() else "public")
+        if (SOURCE / inside / "__init__.py").is_file() and inside:
+            packages.add(inside)
+        else:
+            packages.add("root" if (SOURCE / f"{inside}.py").is_file() else "public")
     return packages
 
 
@@ -99,6 +103,15 @@ def test_load_is_the_only_file_that_opens_a_package_above_its_own() -> None:
 def test_every_package_is_placed() -> None:
     there = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
     assert there | {"root", "public"} == set(LEVEL)
+
+
+def test_no_command_imports_another() -> None:
+    def modules(path: Path) -> set[str]:
+        return {name.split(".")[2] for name in imported_names(path) if name.startswith("demitasse.cli.")}
+
+    commands = modules(SOURCE / "cli" / "app.py")
+    for command in commands:
+        assert not modules(SOURCE / "cli" / f"{command}.py") & commands, f"{command}.py imports another command"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE).with_suffix("")))

@@ -6,14 +6,12 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Ran
 from profiles import made_profile
 
 import demitasse as dt
@@ -139,53 +137,6 @@ def test_what_was_measured_where_is_said_in_words() -> None:
     for machine_told in ("a laptop", None):
         facts = dict(data(reporting.page(replace(made_profile(), made={"machine": machine_told})))["facts"])
         assert facts.get("machine") == machine_told
-
-
-def test_the_command_writes_the_page_and_the_picture(run: Callable[..., Ran], tmp_path: Path) -> None:
-    made_profile().save(tmp_path / "one.json")
-    replace(made_profile(worse=1.0), model="two").save(tmp_path / "two.json")
-    out, plot = tmp_path / "page.html", tmp_path / "page.svg"
-    ran = run("report", tmp_path / "one.json", "--out", out, "--compare", tmp_path / "two.json", "--plot", plot)
-    assert (ran.code, ran.out, ran.err) == (0, "", f"{out} written\n{plot} drawn\n")
-    assert out.read_text(encoding="utf-8") == reporting.page(
-        made_profile(), [replace(made_profile(worse=1.0), model="two")]
-    )
-    assert plot.read_bytes().startswith(b"<?xml")
-
-
-def test_the_command_has_a_name_for_the_page(
-    run: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made_profile().save(tmp_path / "one.json")
-    monkeypatch.chdir(tmp_path)
-    assert run("report", "one.json").err == "demitasse-report.html written\n"
-    assert (tmp_path / "demitasse-report.html").is_file()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["missing.json"], "missing.json cannot be read as a profile"),
-        (["one.json", "--out", "one.json"], "'one.json' is no name of a page"),
-        (["one.json", "--plot", "one.gif"], "'one.gif' does not say what kind of picture it is"),
-        (["one.json", "--compare", "missing.json"], "missing.json cannot be read as a profile"),
-        (
-            ["one.json", "-c", "."],
-            ". is a folder, not a profile; to measure the model in it, write demitasse measure MODEL",
-        ),
-        (["."], ". is a folder, not a profile; to measure the model in it, write demitasse measure . --json"),
-    ],
-)
-def test_bad_input_is_one_sentence(
-    arguments: list[str], said: str, run: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made_profile().save(tmp_path / "one.json")
-    monkeypatch.chdir(tmp_path)
-    ran = run("report", *arguments)
-    assert ran.code == 2
-    assert ran.err.startswith(f"error: {said}")
-    assert ran.err.count("\n") == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["one.json"]
 
 
 def test_importing_it_imports_no_torch_and_no_matplotlib() -> None:

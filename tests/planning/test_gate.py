@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from profiles import budgets, made_profile, profiles
 
 from demitasse import Budget, Cut, DataError
-from demitasse.cli.options import least_quality, share
 from demitasse.planning.gate import Gate
 from demitasse.planning.profile import Profile
 
@@ -90,28 +89,3 @@ def test_other_machines_are_noticed_where_times_are_compared() -> None:
     assert not Gate(Budget(), max_slowdown=0.1, baseline=OLD).elsewhere(NEW)
     assert not Gate(Budget(), max_drop=0.1, baseline=elsewhere).elsewhere(NEW)
     assert not Gate(Budget(latency_ms=1)).elsewhere(NEW)
-
-
-@pytest.mark.parametrize(("text", "expected"), [("97%", 0.97), (" 97.5 % ", 0.975), ("0.5", 0.5), ("1", 1), ("75", 75)])
-def test_least_qualities(text: str, expected: float) -> None:
-    assert least_quality(text) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("text", ["", "high", "-1", "97%%", "1e3", "nan", "101%", "٩٧%"])
-def test_what_is_no_least_quality(text: str) -> None:
-    with pytest.raises(DataError, match=f"--min-quality {text!r} (cannot be read|is more than the full)"):
-        least_quality(text)
-
-
-@pytest.mark.parametrize(("text", "expected"), [("1%", 0.01), ("150%", 1.5), ("0.2", 0.2), ("0", 0.0)])
-def test_shares(text: str, expected: float) -> None:
-    assert share(text, "--max-drop") == pytest.approx(expected)
-
-
-def test_a_bare_one_could_mean_two_things() -> None:
-    with pytest.raises(DataError, match="--max-drop '1' could be a share or percent; write 1% or a share below 1"):
-        share("1", "--max-drop")
-    with pytest.raises(DataError, match="--max-drop 'all' cannot be read; write 1%"):
-        share("all", "--max-drop")
-    assert share(None, "--max-drop") is None
-    assert least_quality(None) is None

@@ -1,4 +1,4 @@
-"""`demitasse check`: a gate for pipelines, which fails where a profile breaks a limit or fell behind an earlier one."""
+"""`demitasse check`: fails in CI when a profile breaks a limit or falls behind an earlier one."""
 
 from __future__ import annotations
 
@@ -9,33 +9,36 @@ import typer
 
 import demitasse
 from demitasse.cli.options import (
+    REPEATABLE,
     BytesOption,
     LatencyOption,
     PrecisionOption,
+    ProfileArgument,
     QualityOption,
     SizeOption,
     SpeedOption,
     VectorsOption,
-    least_quality,
-    share,
+    parse_min_quality,
+    parse_share,
 )
 from demitasse.cut import Cut
 from demitasse.planning.budget import Budget
 
 
 def check(  # noqa: PLR0913 - options of a command, each named when used
-    profile: Annotated[Path, typer.Argument(help="What demitasse measure --json wrote.")],
-    baseline: Annotated[Path | None, typer.Option(help="An earlier profile to compare with, row by row.")] = None,
+    profile: ProfileArgument,
+    baseline: Annotated[Path | None, typer.Option(help="Earlier profile to compare with, row by row.")] = None,
     cut: Annotated[
-        list[str] | None, typer.Option("--cut", "-c", help="Only rows of this cut, such as 3x128; again for more.")
+        list[str] | None, typer.Option("--cut", "-c", help=f"Only rows of this cut, such as 3x128; {REPEATABLE}.")
     ] = None,
     precision: PrecisionOption = None,
     vectors: VectorsOption = None,
     max_drop: Annotated[
-        str | None, typer.Option(help="Most quality to lose, such as 1%: of the baseline's, or of the full model's.")
+        str | None,
+        typer.Option(help="Maximum quality drop, such as 1%, from the baseline, or from the full model without one."),
     ] = None,
     max_slowdown: Annotated[
-        str | None, typer.Option(help="Most time to lose to the baseline, such as 10%, beyond the noise of both.")
+        str | None, typer.Option(help="Maximum slowdown from the baseline, such as 10%, beyond the noise of both.")
     ] = None,
     latency_ms: LatencyOption = None,
     texts_per_second: SpeedOption = None,
@@ -43,7 +46,7 @@ def check(  # noqa: PLR0913 - options of a command, each named when used
     model_mb: SizeOption = None,
     min_quality: QualityOption = None,
 ) -> None:
-    """Check the rows of a profile against limits; exit 1 with those that fail, 2 if it cannot be checked."""
+    """Check the rows of a profile against limits; exit 1 and list those that fail, 2 if it cannot be checked."""
     from demitasse.planning.gate import Gate
 
     limits = Budget(
@@ -51,12 +54,12 @@ def check(  # noqa: PLR0913 - options of a command, each named when used
         texts_per_second=texts_per_second,
         vector_bytes=vector_bytes,
         model_mb=model_mb,
-        quality=least_quality(min_quality),
+        quality=parse_min_quality(min_quality),
     )
     gate = Gate(
         limits,
-        share(max_drop, "--max-drop"),
-        share(max_slowdown, "--max-slowdown"),
+        parse_share(max_drop, "--max-drop"),
+        parse_share(max_slowdown, "--max-slowdown"),
         None if baseline is None else demitasse.read_profile(baseline),
     )
     measured = demitasse.read_profile(profile)
@@ -64,7 +67,7 @@ def check(  # noqa: PLR0913 - options of a command, each named when used
     failures = gate.failures(measured, rows)
     if gate.elsewhere(measured):
         typer.echo(
-            "warning: the two profiles are from different machines, so their times differ for that too", err=True
+            "warning: the two profiles are from different machines, which alone makes their times differ", err=True
         )
     counted = f"{len(rows)} row{'s' * (len(rows) != 1)}"
     if not failures:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
-from rich.console import Console
+import typer
 
+from demitasse.cli.outputs import check_report
 from demitasse.cut import Cut
-from demitasse.display.profile_page import report
-from demitasse.display.profile_table import print_table, rows_table, show_profile
-from demitasse.encoding.encoder import Encoder
-from demitasse.encoding.loading import load
-from demitasse.host.bundled import corpus
 from demitasse.planning.budget import Budget, NothingFits
-from demitasse.planning.measure import MeasureOptions, measure
-from demitasse.planning.profile import Profile
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from demitasse.encoding.encoder import Encoder
+    from demitasse.planning.measure import MeasureOptions
+    from demitasse.planning.profile import Profile
 
 CUTS = (Cut(6, 384), Cut(6, 64), Cut(3, 128), Cut(1, 128), Cut(0, 128))
 QUERIES = (
@@ -31,51 +32,65 @@ BUDGETS = {
     "64 bytes": Budget(vector_bytes=64),
 }
 NEXT = "demitasse plan --model MODEL --texts texts.txt --latency-ms 5"
-OPTIONS = MeasureOptions(seconds=12)
+SECONDS = 12.0
 
 
-def show(
-    queries: Sequence[str] | None = None,
-    console: Console | None = None,
-    *,
-    page: Path,
-    options: MeasureOptions | None = None,
+def demo(
+    query: Annotated[list[str] | None, typer.Argument(help="Your own questions to search for.")] = None,
+    report: Annotated[Path, typer.Option(help=".html file to write.")] = Path("demitasse-report.html"),
 ) -> None:
+    """Try the built-in model: a search at several cuts, what each costs here, and the best for a budget."""
+    from rich.console import Console
+
+    from demitasse.planning.measure import MeasureOptions
+
+    check_report(report)
+    show(query or QUERIES, Console(), report, MeasureOptions(seconds=SECONDS))
+
+
+def show(queries: Sequence[str], console: Console, page: Path, options: MeasureOptions) -> None:
     """Search the corpus at every cut, measure all of them, recommend one for three budgets, and write the report."""
-    console = console or Console()
-    encoder = load()
-    _search(encoder, list(queries or QUERIES), console)
+    import demitasse
+    from demitasse.display.profile_table import show_profile
+
+    _search(demitasse.load(), queries, console)
     console.print("measuring every cut on this machine …", style="dim", highlight=False)
-    profile = measure(options=options or OPTIONS)
+    profile = demitasse.measure(options=options)
     show_profile(profile, console, CUTS)
     _recommend(profile, console)
-    report(profile, page)
-    said = f"{page.absolute()} has all {len(profile.rows)} rows, and sliders for a budget of your own"
-    console.print(f"\n{said}", highlight=False, markup=False, soft_wrap=True)
-    console.print(f"for a model and texts of your own: {NEXT}", highlight=False, markup=False, soft_wrap=True)
+    demitasse.report(profile, page)
+    summary = f"{page.absolute()} has all {len(profile.rows)} rows, and sliders to try your own budget"
+    console.print(f"\n{summary}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"for your own model and texts: {NEXT}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _search(encoder: Encoder, queries: Sequence[str], console: Console) -> None:
+    import numpy as np
+
+    from demitasse.host.bundled import corpus
+
     texts = corpus()
     console.print(f"{encoder!r}")
     console.print(f"{len(texts)} sentences, searched at {len(CUTS)} cuts of this one model, written layers x dims\n")
     documents = encoder.encode_cuts(texts, CUTS, progress=False)
-    asked = encoder.encode_cuts(queries, CUTS, progress=False)
-    for number, query in enumerate(queries):
+    questions = encoder.encode_cuts(queries, CUTS, progress=False)
+    for index, query in enumerate(queries):
         console.print(query, style="bold", highlight=False, markup=False)
         for cut in CUTS:
-            best = texts[int(np.argmax(documents[cut] @ asked[cut][number]))]
+            best = texts[int(np.argmax(documents[cut] @ questions[cut][index]))]
             console.print(f"  {cut!s:>6}  {best}", highlight=False, markup=False, no_wrap=True, overflow="ellipsis")
         console.print()
 
 
 def _recommend(profile: Profile, console: Console) -> None:
     """The best row for each budget; a machine may be too slow for one of them."""
+    from demitasse.display.profile_table import print_table, rows_table
+
     console.print("\nthe best cut for each of three budgets", style="bold", highlight=False)
-    found = {}
+    best = {}
     for words, budget in BUDGETS.items():
         try:
-            found[words] = profile.best(budget)
+            best[words] = profile.best(budget)
         except NothingFits as problem:
             console.print(f"{words}: {problem}", highlight=False, markup=False)
-    print_table(rows_table(profile, found), console)
+    print_table(rows_table(profile, best), console)

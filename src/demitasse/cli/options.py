@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their values are read."""
+"""Options that several commands share, and how their values are parsed."""
 
 from __future__ import annotations
 
@@ -10,72 +10,120 @@ import typer
 
 from demitasse.errors import DataError
 
-AGAIN = "give it again for each further one"
-ModelArgument = Annotated[str | None, typer.Argument(help="Model folder or hub name; default: the built-in model.")]
+REPEATABLE = "may be repeated"  # ends the help of an option that takes several values
+
+# The model.
+BUILT_IN_OR = "Model folder or hub name; default: the built-in model."
+ModelArgument = Annotated[str | None, typer.Argument(help=BUILT_IN_OR)]
+ModelOption = Annotated[str | None, typer.Option("--model", "-m", help=BUILT_IN_OR)]
+RequiredModelArgument = Annotated[str, typer.Argument(help="Model folder or hub name.")]
+BaseOption = Annotated[str, typer.Option("--base", "-b", help="Model folder or hub name to start from.")]
+CutOption = Annotated[
+    str | None, typer.Option("--cut", "-c", help="Layers x dims, such as 3x128; default: the whole model.")
+]
+LayersOption = Annotated[
+    str | None, typer.Option(help="Numbers of layers, such as 0-6 or 1,3,6; default: every number.")
+]
+DimsOption = Annotated[
+    str | None, typer.Option(help="Numbers of dims, such as 32,128; default: 32, 64, 128, … and all.")
+]
+DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda or mps; default: the GPU if there is one.")]
+
+# What quality is measured on.
 TasksOption = Annotated[
     list[str] | None,
     typer.Option(
         "--tasks",
         "-t",
-        help="File of scored pairs, folder in BEIR layout or with the seven STS sets, a name of one in --data, or "
-        f"sample; {AGAIN}. Default: sample, which is no benchmark.",
+        help="File of scored pairs, folder in BEIR layout or with the seven STS sets, the name of one in --data, or "
+        f"sample; {REPEATABLE}. Default: sample, which is not a benchmark.",
     ),
 ]
-DataOption = Annotated[Path | None, typer.Option("--data", "-d", help="Folder in which names of tasks are found.")]
-LayersOption = Annotated[str | None, typer.Option(help="Such as 0-6 or 1,3,6; default: every number of layers.")]
-DimsOption = Annotated[str | None, typer.Option(help="Such as 32,128; default: 32, 64, 128, … and all.")]
-DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda or mps; default: the GPU if there is one.")]
+DataOption = Annotated[Path | None, typer.Option("--data", "-d", help="Folder in which to look for tasks by name.")]
+TextsOption = Annotated[
+    str | None,
+    typer.Option(help="File with one text per line, without labels: quality is agreement with the full model."),
+]
+SecondsOption = Annotated[float, typer.Option(help="Approximate time limit for timing, in seconds.")]
 
-
-LatencyOption = Annotated[float | None, typer.Option("--latency-ms", help="Most p95 milliseconds of one text.")]
-SpeedOption = Annotated[float | None, typer.Option("--texts-per-second", help="Least texts a second, in batches.")]
-BytesOption = Annotated[float | None, typer.Option("--vector-bytes", help="Most bytes a vector.")]
-SizeOption = Annotated[float | None, typer.Option("--model-mb", help="Most megabytes of weights.")]
+# Budgets and limits.
+LatencyOption = Annotated[
+    float | None, typer.Option("--latency-ms", help="Maximum p95 latency of one text, in milliseconds.")
+]
+SpeedOption = Annotated[
+    float | None, typer.Option("--texts-per-second", help="Minimum throughput of batches, in texts per second.")
+]
+BytesOption = Annotated[float | None, typer.Option("--vector-bytes", help="Maximum size of a stored vector, in bytes.")]
+SizeOption = Annotated[float | None, typer.Option("--model-mb", help="Maximum size of the weights, in megabytes.")]
 QualityOption = Annotated[
     str | None,
-    typer.Option("--min-quality", help="Least quality: 97% or 0.97 of the full model's, or points such as 75."),
+    typer.Option("--min-quality", help="Minimum quality: 97% or 0.97 of the full model's, or points such as 75."),
 ]
 PrecisionOption = Annotated[
-    list[str] | None,
-    typer.Option("--precision", help=f"Only rows of this precision; {AGAIN}."),
+    list[str] | None, typer.Option("--precision", help=f"Only rows of this precision, fp32 or int8; {REPEATABLE}.")
 ]
 VectorsOption = Annotated[
     list[str] | None,
-    typer.Option("--vectors", help="Only rows that keep vectors so (float32, float16, int8, binary); again for more."),
+    typer.Option(
+        "--vectors",
+        help=f"Only rows that store vectors as float32, float16, int8 or binary; {REPEATABLE}.",
+    ),
 ]
-_NUMBER = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%?)\s*", re.ASCII)
+
+# Outputs.
+OutFolderOption = Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")]
+ProfileArgument = Annotated[Path, typer.Argument(help="Profile file, as written by demitasse measure --json.")]
+
+_RANGE = re.compile(r"\s*(\d{1,5})\s*(?:-\s*(\d{1,5})\s*)?", re.ASCII)
+_QUANTITY = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%?)\s*", re.ASCII)
 
 
-def least_quality(text: str | None) -> float | None:
-    """A least quality as `Budget` takes it: a share up to 1, or points.
+def parse_numbers(text: str | None, option: str) -> list[int] | None:
+    """The whole numbers that `text` names, ends of ranges included; None if the option was not given.
 
-    >>> [least_quality(text) for text in ("97%", "0.97", "75")]
+    >>> parse_numbers("0-2,6", "--layers")
+    [0, 1, 2, 6]
+    """
+    if text is None:
+        return None
+    matches = [_RANGE.fullmatch(part) for part in text.split(",")]
+    ranges = [(int(match[1]), int(match[2] or match[1])) for match in matches if match]
+    if len(ranges) < len(matches) or any(last < first for first, last in ranges):
+        raise DataError(f"{option} {text!r} cannot be parsed; write numbers and ranges, such as 1,3,6 or 0-6")
+    return sorted({number for first, last in ranges for number in range(first, last + 1)})
+
+
+def parse_min_quality(text: str | None) -> float | None:
+    """A minimum quality as `Budget` takes it: a share up to 1, or points.
+
+    >>> [parse_min_quality(text) for text in ("97%", "0.97", "75")]
     [0.97, 0.97, 75.0]
     """
     if text is None:
         return None
-    number, percent = _read(text, "--min-quality", "97%, 0.97 or points such as 75")
+    number, percent = _parse_quantity(text, "--min-quality", "97%, 0.97 or points such as 75")
     if percent and number > 100:
         raise DataError(f"--min-quality {text!r} is more than the full model has; write at most 100%")
     return number / 100 if percent else number
 
 
-def share(text: str | None, option: str) -> float | None:
-    """A share, with a percent sign or below 1; a bare 1 is refused, for it could mean either.
+def parse_share(text: str | None, option: str) -> float | None:
+    """A share, with a percent sign or below 1; a bare 1 is refused, because it could mean either.
 
-    >>> [share(text, "--max-drop") for text in ("1%", "0.01", "0")]
+    >>> [parse_share(text, "--max-drop") for text in ("1%", "0.01", "0")]
     [0.01, 0.01, 0.0]
     """
     if text is None:
         return None
-    number, percent = _read(text, option, "1% or 0.01")
+    number, percent = _parse_quantity(text, option, "1% or 0.01")
     if not percent and number >= 1:
-        raise DataError(f"{option} {text!r} could be a share or percent; write {number:g}% or a share below 1")
+        raise DataError(f"{option} {text!r} could be a share or a percentage; write {number:g}%, or a share below 1")
     return number / 100 if percent else number
 
 
-def _read(text: str, option: str, example: str) -> tuple[float, bool]:
-    found = _NUMBER.fullmatch(text)
-    if found is None:
-        raise DataError(f"{option} {text!r} cannot be read; write {example}")
-    return float(found[1]), bool(found[2])
+def _parse_quantity(text: str, option: str, example: str) -> tuple[float, bool]:
+    """A number, and whether a percent sign follows it."""
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise DataError(f"{option} {text!r} cannot be parsed; write {example}")
+    return float(match[1]), bool(match[2])

@@ -1,4 +1,4 @@
-"""`demitasse plan`: the best cut for a budget, from a profile or measured first, and the model of it if asked for."""
+"""`demitasse plan`: the best cut for a budget, from a profile or measured first, exported if asked for."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import demitasse
-from demitasse.cli.eval import check_writable
-from demitasse.cli.measure import SecondsOption, Source, TextsOption
+from demitasse.cli.models import MeasureSource
 from demitasse.cli.options import (
     BytesOption,
     DataOption,
@@ -20,12 +19,15 @@ from demitasse.cli.options import (
     LatencyOption,
     PrecisionOption,
     QualityOption,
+    SecondsOption,
     SizeOption,
     SpeedOption,
     TasksOption,
+    TextsOption,
     VectorsOption,
-    least_quality,
+    parse_min_quality,
 )
+from demitasse.cli.outputs import check_writable
 from demitasse.errors import DataError
 from demitasse.planning.budget import PREFER, Budget, NothingFits, neighbours
 
@@ -36,11 +38,12 @@ if TYPE_CHECKING:
 
 def plan(  # noqa: PLR0913 - options of a command, each named when used
     profile: Annotated[
-        Path | None, typer.Argument(help="What demitasse measure --json wrote; default: measure --model first.")
+        Path | None,
+        typer.Argument(help="Profile file, as written by demitasse measure --json; default: measure --model first."),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", help="Model folder or hub name; default: the profile's, or the built-in."),
+        typer.Option("--model", "-m", help="Model folder or hub name; default: the profile's, or the built-in model."),
     ] = None,
     latency_ms: LatencyOption = None,
     texts_per_second: SpeedOption = None,
@@ -48,32 +51,35 @@ def plan(  # noqa: PLR0913 - options of a command, each named when used
     model_mb: SizeOption = None,
     min_quality: QualityOption = None,
     prefer: Annotated[
-        str | None, typer.Option(help=f"{', '.join(PREFER)}; default: quality if a cost is limited, else latency.")
+        str | None,
+        typer.Option(
+            help=f"What to optimize: {', '.join(PREFER)}; default: quality if a cost is limited, otherwise latency."
+        ),
     ] = None,
     precision: PrecisionOption = None,
     vectors: VectorsOption = None,
     export: Annotated[Path | None, typer.Option(help="Folder to write the chosen model to.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for machines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     tasks: TasksOption = None,
     data: DataOption = None,
     texts: TextsOption = None,
     seconds: SecondsOption = 60.0,
     device: DeviceOption = None,
 ) -> None:
-    """Choose the best cut for a budget; exit 1 where nothing fits, with the limit that is in the way."""
+    """Choose the best cut for a budget; exit 1 if nothing fits, naming the limit that is in the way."""
     budget = Budget(
         latency_ms=latency_ms,
         texts_per_second=texts_per_second,
         vector_bytes=vector_bytes,
         model_mb=model_mb,
-        quality=least_quality(min_quality),
+        quality=parse_min_quality(min_quality),
         prefer=prefer,
     )
     if budget == Budget():
         raise DataError("no budget was given; say what you can afford, such as --latency-ms 5 or --min-quality 97%")
     if export is not None:
         check_writable("--export", export)
-    source = Source(model, tasks, data, texts, device)
+    source = MeasureSource(model, tasks, data, texts, device)
     _check_names(precision, vectors)
     measured, encoder = _profile(profile, source, seconds)
     among = measured.select(precisions=precision or (), vectors=vectors or ())
@@ -96,26 +102,26 @@ def plan(  # noqa: PLR0913 - options of a command, each named when used
 
 
 def _check_names(precisions: Sequence[str] | None, vectors: Sequence[str] | None) -> None:
-    """Refuse a name that no profile has before anything is measured."""
+    """Refuse an unknown name before anything is measured."""
     from demitasse.encoding.vectors import STORED
     from demitasse.planning.measure import MeasureOptions
 
     MeasureOptions(precisions=precisions, vectors=vectors or STORED)
 
 
-def _profile(path: Path | None, source: Source, seconds: float) -> tuple[Profile, Encoder | None]:
-    """The profile of a file, or a new one with the encoder it was made of."""
+def _profile(path: Path | None, source: MeasureSource, seconds: float) -> tuple[Profile, Encoder | None]:
+    """The profile in a file, or a new one with the encoder that was measured."""
     if path is None:
         from demitasse.planning.measure import MeasureOptions
 
         encoder = source.load()
         return source.measure(encoder, MeasureOptions(seconds=seconds)), encoder
     if path.is_dir():
-        raise DataError(f"{path} is a folder, not a profile; to measure the model in it first, write --model {path}")
+        raise DataError(f"{path} is a folder, not a profile; to measure the model in it first, use --model {path}")
     if source.tasks or source.texts:
-        raise DataError(f"{path} is measured already; leave --tasks and --texts out, or the profile")
-    read = demitasse.read_profile(path)
-    return (read if source.model is None else replace(read, model=source.model)), None
+        raise DataError(f"{path} is a finished measurement; leave out --tasks and --texts, or the profile")
+    profile = demitasse.read_profile(path)
+    return (profile if source.model is None else replace(profile, model=source.model)), None
 
 
 def _plain(

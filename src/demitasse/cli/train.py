@@ -4,75 +4,82 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 import demitasse
-from demitasse.cli.options import AGAIN, DeviceOption
+from demitasse.cli.options import REPEATABLE, BaseOption, DeviceOption
 from demitasse.errors import DataError
 from demitasse.extras import TRAIN, need
 
 
 def train(  # noqa: PLR0913 - options of a command, each named when used
-    data: Annotated[list[Path], typer.Argument(help=".jsonl, .csv, .tsv, .txt or .parquet files of rows (.gz too).")],
-    base: Annotated[str, typer.Option("--base", "-b", help="Model folder or hub name to start from.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run; the model is in its folder model.")],
+    data: Annotated[list[Path], typer.Argument(help="Training files: .jsonl, .csv, .tsv, .txt or .parquet (.gz too).")],
+    base: BaseOption,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run; the model is written to its model/.")],
     objective: Annotated[
         str,
         typer.Option(
             "--objective",
             "-O",
-            help="elastic, espresso, espresso-released, 2dmse, matryoshka, matryoshka2d, adaptive-layer or starbucks; "
-            "with options such as elastic:tune=0.3,dims=32/64/384.",
+            help="elastic, espresso, espresso-released, 2dmse, matryoshka, matryoshka2d, adaptive-layer or starbucks, "
+            "with options if needed: elastic:tune=0.3,dims=32/64/384.",
         ),
     ] = "elastic",
     loss: Annotated[
-        str, typer.Option(help="infonce, cosent or angle; with options such as infonce:temperature=0.02.")
+        str, typer.Option(help="infonce, cosent or angle, with options if needed: infonce:temperature=0.02.")
     ] = "infonce",
     columns: Annotated[
-        list[str] | None, typer.Option(help=f"NAME=anchor, NAME=positive, NAME=negative, NAME=score; {AGAIN}.")
+        list[str] | None,
+        typer.Option(help=f"What a column is: NAME=anchor, =positive, =negative or =score; {REPEATABLE}."),
     ] = None,
     weight: Annotated[
-        list[float] | None, typer.Option(help=f"How often batches come from a file; {AGAIN}. Default: its rows.")
+        list[float] | None,
+        typer.Option(help="How often to draw batches from each file, one weight per file; default: its row count."),
     ] = None,
-    skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Leave bad rows out and count them.")] = False,
-    dev: Annotated[Path | None, typer.Option(help="Scored pairs: the best model on them is the result.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Optimiser steps; default: as many as --epochs take.")] = None,
+    skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Skip bad rows and report how many.")] = False,
+    dev: Annotated[Path | None, typer.Option(help="Scored pairs to choose the best checkpoint by.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Optimizer steps; default: from --epochs.")] = None,
     epochs: Annotated[float, typer.Option(help="Passes over the data.")] = 1.0,
-    batch: Annotated[int, typer.Option(help="Rows a step, over all processes.")] = 128,
-    accumulate: Annotated[int, typer.Option(help="Batches a step.")] = 1,
-    micro_batch: Annotated[int | None, typer.Option(help="Rows held in memory at a time (GradCache).")] = None,
+    batch: Annotated[int, typer.Option(help="Rows per batch, over all processes.")] = 128,
+    accumulate: Annotated[int, typer.Option(help="Batches per step (gradient accumulation).")] = 1,
+    micro_batch: Annotated[int | None, typer.Option(help="Rows in memory at a time (GradCache).")] = None,
     rate: Annotated[float, typer.Option(help="Learning rate.")] = 2e-5,
     exit_rate: Annotated[float, typer.Option(help="Learning rate of the exits.")] = 1e-3,
     embedding_rate: Annotated[
-        float | None, typer.Option(help="Learning rate of the embeddings; default: that of the layers.")
+        float | None, typer.Option(help="Learning rate of the embeddings; default: --rate.")
     ] = None,
     optimizer: Annotated[
         str | None,
-        typer.Option(help="adamw, or muon for the matrices of the layers; default: muon to distil on a GPU."),
+        typer.Option(help="adamw, or muon for the weight matrices; default: muon when distilling on a GPU."),
     ] = None,
-    warmup: Annotated[float, typer.Option(help="Share of the steps in which rates rise.")] = 0.1,
-    schedule: Annotated[str, typer.Option(help="linear, cosine or constant.")] = "linear",
+    warmup: Annotated[float, typer.Option(help="Share of the steps used for warm-up.")] = 0.1,
+    schedule: Annotated[str, typer.Option(help="Learning-rate schedule: linear, cosine or constant.")] = "linear",
     decay: Annotated[float, typer.Option(help="Weight decay.")] = 0.01,
-    clip: Annotated[float, typer.Option(help="Longest gradient.")] = 1.0,
+    clip: Annotated[float, typer.Option(help="Gradient-norm clip.")] = 1.0,
     precision: Annotated[str | None, typer.Option(help="fp32, bf16 or fp16; default: bf16 on a GPU.")] = None,
     dropout: Annotated[bool, typer.Option(help="Use the model's dropout.")] = True,
-    checkpointing: Annotated[bool, typer.Option("--checkpointing", help="Less memory, a third more time.")] = False,
-    lora: Annotated[int | None, typer.Option(help="Train adapters of this rank, merged at the end.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="Cut texts off after so many tokens.")] = None,
+    checkpointing: Annotated[
+        bool, typer.Option("--checkpointing", help="Gradient checkpointing: less memory, a third more time.")
+    ] = False,
+    lora: Annotated[int | None, typer.Option(help="Train LoRA adapters of this rank, merged at the end.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Truncate texts to this many tokens.")] = None,
     prompt: Annotated[
-        list[str] | None, typer.Option(help=f"Prompt name of anchors, then of positives, of negatives; {AGAIN}.")
+        list[str] | None,
+        typer.Option(help=f"Prompt name for anchors, then for positives, then for negatives; {REPEATABLE}."),
     ] = None,
     dev_every: Annotated[int | None, typer.Option(help="Steps between dev scores.")] = None,
-    patience: Annotated[int | None, typer.Option(help="Stop after so many dev scores without a better one.")] = None,
+    patience: Annotated[int | None, typer.Option(help="Stop after this many dev scores without improvement.")] = None,
     save_every: Annotated[int, typer.Option(help="Steps between checkpoints.")] = 500,
-    seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
-    tracker: Annotated[list[str] | None, typer.Option(help=f"wandb, tensorboard, …; {AGAIN}.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    tracker: Annotated[
+        list[str] | None, typer.Option(help=f"Experiment tracker: wandb, tensorboard, …; {REPEATABLE}.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     device: DeviceOption = None,
 ) -> None:
-    """Train an encoder on pairs, triples, groups or scored pairs of texts."""
+    """Train a model on pairs, triples, groups or scored pairs of texts."""
     given = dict(locals())
     need("demitasse train", TRAIN)
     from demitasse.cli.objective_names import LOSSES, OBJECTIVES, choice
@@ -82,23 +89,23 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
         loss=choice(loss, LOSSES, "loss"),
         prompts=tuple(prompt or ()),
         trackers=tuple(tracker or ()),
-        **{name: given[name] for name in _SAME},
+        **{name: given[name] for name in _PASSED_ON},
     )
-    rows = demitasse.read_pairs(*data, columns=_mapping(columns), weights=weight, skip_bad_rows=skip_bad_rows)
-    skipped = sum(source.skipped for source in rows.sources)
+    pairs = demitasse.read_pairs(*data, columns=_parse_columns(columns), weights=weight, skip_bad_rows=skip_bad_rows)
+    skipped = sum(source.skipped for source in pairs.sources)
     if skipped:
-        typer.echo(f"{skipped} bad rows were left out", err=True)
-    held_out = None if dev is None else demitasse.read_pairs(dev)
-    encoder = demitasse.load(base, device=device or _own_gpu())
-    trained = demitasse.train(encoder, rows, chosen, out=out, options=options, dev=held_out, resume=resume)
+        typer.echo(f"{skipped} bad rows were skipped", err=True)
+    dev_pairs = None if dev is None else demitasse.read_pairs(dev)
+    encoder = demitasse.load(base, device=device or _process_gpu())
+    trained = demitasse.train(encoder, pairs, chosen, out=out, options=options, dev=dev_pairs, resume=resume)
     if os.environ.get("RANK", "0") != "0":
-        return  # one of several processes: the first one speaks
-    typer.echo(f"{out / 'model'}: {trained!r}, trained on {len(rows)} rows")
+        return  # of several processes, only the first one prints
+    typer.echo(f"{out / 'model'}: {trained!r}, trained on {len(pairs)} rows")
     for entry in trained.record.get("cuts") or ():
         typer.echo(f"  {entry['cut']:>8}  dev {entry['dev']['spearman']:.2f}")
 
 
-_SAME = (
+_PASSED_ON = (  # options of the same name and meaning in `TrainOptions`
     *("steps", "epochs", "batch", "accumulate", "micro_batch", "rate", "exit_rate", "embedding_rate", "optimizer"),
     *("warmup", "schedule"),
     *("decay", "clip", "precision", "dropout", "checkpointing", "lora", "max_tokens", "dev_every", "patience"),
@@ -106,19 +113,21 @@ _SAME = (
 )
 
 
-def _own_gpu() -> str | None:
-    """The GPU of this process, where torchrun has started several."""
+def _process_gpu() -> str | None:
+    """The GPU of this process, if torchrun started several."""
     import torch
 
     rank = os.environ.get("LOCAL_RANK")
     return f"cuda:{rank}" if rank is not None and torch.cuda.is_available() else None
 
 
-def _mapping(columns: list[str] | None) -> dict[str, Any] | None:
+def _parse_columns(columns: list[str] | None) -> dict[str, str] | None:
     if not columns:
         return None
-    pairs = [entry.partition("=") for entry in columns]
-    for (name, equals, target), entry in zip(pairs, columns, strict=True):
-        if not (name and equals and target):
-            raise DataError(f"--columns {entry!r} cannot be read; write NAME=anchor, NAME=positive or NAME=negative")
-    return {name: target for name, _, target in pairs}
+    mapping = {}
+    for entry in columns:
+        name, _, target = entry.partition("=")
+        if not (name and target):
+            raise DataError(f"--columns {entry!r} cannot be parsed; write NAME=anchor, NAME=positive or NAME=negative")
+        mapping[name] = target
+    return mapping

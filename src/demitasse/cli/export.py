@@ -1,0 +1,30 @@
+"""`demitasse export`: the options of `demitasse.export`, one flag each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import demitasse
+from demitasse.cli.models import load_model
+from demitasse.cli.options import CutOption, OutFolderOption, RequiredModelArgument
+from demitasse.host.text_lines import read_lines
+
+
+def export(
+    model: RequiredModelArgument,
+    out: OutFolderOption,
+    cut: CutOption = None,
+    format: Annotated[
+        str, typer.Option("--format", "-f", help="blocks, blocks-int8, onnx, onnx-int8 or sentence-transformers.")
+    ] = "blocks-int8",
+    sentences: Annotated[
+        Path | None,
+        typer.Option(help="File with one sentence per line, to set the int8 scales and compare the vectors on."),
+    ] = None,
+) -> None:
+    """Write a model that runs without torch: blocks for every cut, or one ONNX graph for one cut."""
+    lines = None if sentences is None else list(read_lines(sentences))
+    typer.echo(demitasse.export(load_model(model, cut, "cpu"), out, format=format, sentences=lines))
