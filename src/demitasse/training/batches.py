@@ -1,4 +1,4 @@
-"""Batches on their way to the model: drawn, cut to this process's share and tokenised while another is trained."""
+"""Batches on their way to the model: sampled, split between processes and tokenised while another is trained."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from demitasse.encoding.reader import Reader
 from demitasse.errors import DataError
 from demitasse.torch_model.hf_tokenizer import tokens_of
 
-AHEAD = 3  # batches that are made ready while another is trained
+AHEAD = 3  # batches prepared while another is trained
 
 
 @dataclass(frozen=True)
 class Share:
-    """Which of several processes this is."""
+    """Which of several processes this one is."""
 
     rank: int = 0
     world: int = 1
@@ -33,22 +33,22 @@ class Share:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A batch, ready for the model."""
+    """A batch that is ready for the model."""
 
     whole: TextBatch  # of all processes together, the same in each
-    own: TextBatch  # this process's rows of it
-    chunks: tuple[PackedTokens, ...]  # the tokens of `own`: all of it, or a few rows at a time
+    own: TextBatch  # this process's part of it
+    chunks: tuple[PackedTokens, ...]  # the tokens of `own`, all at once or a few examples at a time
     prompt_tokens: tuple[Tensor | None, ...]  # of each chunk
-    after: dict[str, Any]  # the sampler's state once this batch was drawn
+    after: dict[str, Any]  # the sampler's state after this batch
 
     @property
     def texts(self) -> int:
-        """How many texts it holds."""
+        """How many texts it has."""
         return len(self.whole.columns) * len(self.whole.columns[0])
 
 
 class Loader:
-    """Turns what a sampler draws into `Prepared` batches."""
+    """Turns the batches of a sampler into `Prepared` ones."""
 
     def __init__(
         self, reader: Reader, prompts: tuple[str, ...], micro_batch: int | None, share: Share, *, pool_prompt: bool
@@ -59,7 +59,7 @@ class Loader:
 
     @contextmanager
     def batches(self, sampler: Sampler) -> Iterator[Iterator[Prepared]]:
-        """Endless batches, some of them made ahead in another thread."""
+        """Endless batches, a few of them prepared ahead in another thread."""
         with ThreadPoolExecutor(1, "demitasse-batches") as thread:
 
             def prepared() -> Iterator[Prepared]:
@@ -75,19 +75,19 @@ class Loader:
         return self.prepare(sampler.next(), sampler.state())
 
     def prepare(self, whole: TextBatch, after: dict[str, Any]) -> Prepared:
-        """`whole` with this process's share of it tokenised."""
-        rows = len(whole.columns[0]) // self._share.world
-        if rows == 0:
+        """`whole`, with this process's share of it tokenised."""
+        count = len(whole.columns[0]) // self._share.world
+        if count == 0:
             raise DataError(
-                f"a batch of {len(whole.columns[0])} rows cannot be shared by {self._share.world} processes; "
+                f"a batch of {len(whole.columns[0])} rows cannot be split between {self._share.world} processes; "
                 "give more data or use fewer processes"
             )
-        whole = part_of(whole, 0, rows * self._share.world)  # every process must have as many
-        own = part_of(whole, rows * self._share.rank, rows * (self._share.rank + 1))
-        size = min(self._micro_batch or rows, rows)
-        chunks = [part_of(own, start, min(start + size, rows)) for start in range(0, rows, size)]
-        read = [self._tokens(chunk) for chunk in chunks]
-        return Prepared(whole, own, tuple(tokens for tokens, _ in read), tuple(counts for _, counts in read), after)
+        whole = part_of(whole, 0, count * self._share.world)  # every process needs the same number
+        own = part_of(whole, count * self._share.rank, count * (self._share.rank + 1))
+        size = min(self._micro_batch or count, count)
+        chunks = [part_of(own, start, min(start + size, count)) for start in range(0, count, size)]
+        tokens, prompt_tokens = zip(*(self._tokens(chunk) for chunk in chunks), strict=True)
+        return Prepared(whole, own, tokens, prompt_tokens, after)
 
     def _tokens(self, chunk: TextBatch) -> tuple[PackedTokens, Tensor | None]:
         parts, counts = [], []
@@ -107,7 +107,7 @@ def shortened(reader: Reader, max_tokens: int | None) -> Reader:
 
 
 def part_of(batch: TextBatch, start: int, end: int) -> TextBatch:
-    """Some of the rows of a batch."""
+    """The examples `start` to `end` of a batch."""
     return replace(
         batch,
         columns=tuple(column[start:end] for column in batch.columns),

@@ -1,7 +1,7 @@
-"""Weights between those before and after tuning: most of what was learned, little of what was forgotten.
+"""Weights interpolated between before and after tuning: most of the gain, little of the forgetting.
 
-Tuning on one kind of text costs quality on others; on the straight line between both models much of the gain is reached
-before the loss is (Wortsman et al. 2022, WiSE-FT, arXiv 2109.01903).
+Tuning on one kind of text costs quality on others. On the straight line between the two models, most of the gain comes
+before most of the loss (Wortsman et al. 2022, WiSE-FT, arXiv 2109.01903).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from demitasse.torch_model.torch_encoder import TorchEncoder
 
 
 def blended(before: TorchEncoder, after: TorchEncoder, share: float) -> TorchEncoder:
-    """A copy of `after` with `share` of its weights and the rest of `before`; exits are those of `after`."""
+    """A copy of `after` with `share` of its weights and the rest from `before`; exits are those of `after`."""
     old, model = before.backbone.model.state_dict(), copy.deepcopy(after.backbone.model)
     with torch.no_grad():
         for name, weight in model.state_dict().items():

@@ -1,4 +1,4 @@
-"""`fit_exits`: any encoder made elastic from unlabelled sentences, in a minute or two on a laptop."""
+"""`fit_exits`: make any encoder elastic from unlabelled sentences, in a minute or two on a laptop."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from demitasse.torch_model.readout import Dense, as_modules, embed, on_device, u
 from demitasse.torch_model.torch_encoder import TorchEncoder
 from demitasse.training import refine_exits as refining
 
-HELD_OUT_EVERY = 20  # every twentieth sentence is kept out of the fit, to choose lambda and to measure
+HELD_OUT_EVERY = 20  # every twentieth sentence is held out of the fit, to choose lambda and to measure
 HELD_OUT_ROWS = 2000
-SAMPLE_ROWS = 20_000  # sentences whose states are kept for the order and the refinement, however many there are
-SAMPLE_BYTES = 512 << 20  # fewer of them for a deep and wide encoder
+SAMPLE_ROWS = 20_000  # sentences whose states are kept for the order and the refinement, at most
+SAMPLE_BYTES = 512 << 20  # and their size, which means fewer for a deep and wide encoder
 LEAST_SENTENCES = 200
-WINDOW = 2048  # sentences whose states are held at every depth at a time
+WINDOW = 2048  # sentences whose states are in memory at every depth at a time
 
 
 def fit_exits(
@@ -40,11 +40,11 @@ def fit_exits(
     """`encoder` with a fitted exit at every depth below the last, so that shallow cuts give good vectors.
 
     Needs no labels: about 20,000 sentences of the kind you will encode. The closed form takes one pass in flat
-    memory. `order` then turns the space so that fewer dims lose less (the full-width cosines stay as they are), and
+    memory. `order` then rotates the space so that narrow cuts lose less (full-width cosines stay as they are), and
     `refine` distils similarities into the exits. The last layer's vectors keep their quality at full width.
 
-    The result's `record["cuts"]` holds, for every depth, the mean cosine to the full embedding and the correlation
-    of similarities with it, on held-out sentences.
+    The result's `record["cuts"]` has, for every depth, the mean cosine to the full embedding and the correlation of
+    similarities with it, on held-out sentences.
 
     >>> fit_exits(encoder, sentences, order=False, refine=False)
     Encoder(3x32, BertModel, mean, exits at 0-2, cpu)
@@ -54,13 +54,13 @@ def fit_exits(
     seen = _gather(encoder, sentences, seed, progress)
     steps = refining.ORDER_STEPS * order + refining.REFINE_STEPS * refine
     with progress_bar("fitting exits", steps, show=progress) as advance:
-        targets, held_targets = seen.sample.rows("target"), seen.held_out.rows("target")
+        targets, held_targets = seen.sample.vectors("target"), seen.held_out.vectors("target")
         chosen = {
-            depth: choose_exit(moments, seen.held_out.rows(depth), held_targets)
+            depth: choose_exit(moments, seen.held_out.vectors(depth), held_targets)
             for depth, moments in seen.moments.items()
         }
         exits = {depth: exit_ for depth, (exit_, _) in chosen.items()}
-        # What gives the full embedding now gives it from here on: an exit, if this encoder is itself a shallow cut.
+        # Whatever gives the full embedding now keeps doing so: an exit, if this encoder is itself a shallow cut.
         head = encoder.readout(encoder.full.layers)
         if order:
             rotation = refining.learn_order(targets, seed, advance)
@@ -69,7 +69,7 @@ def fit_exits(
             *narrowed, _ = as_modules(head, encoder.state_dims, encoder.dims)
             head = on_device((*narrowed, Dense(torch.from_numpy(np.ascontiguousarray(rotation.T)))), encoder.device)
         if refine:
-            sampled = {depth: seen.sample.rows(depth) for depth in exits}
+            sampled = {depth: seen.sample.vectors(depth) for depth in exits}
             exits = refining.refine_exits(exits, sampled, targets, seed, advance)
     record = {
         **encoder.record,
@@ -87,19 +87,19 @@ def fit_exits(
 
 
 def _measured(exits: dict[int, Exit], held_out: Sample, targets: Array) -> list[dict[str, Any]]:
-    rows = []
+    measured = []
     for depth, exit_ in exits.items():
-        vectors = exit_(held_out.rows(depth))
+        vectors = exit_(held_out.vectors(depth))
         quality = {
             "cosine": mean_cosine(vectors, targets),
             "similarity": similarity_agreement(vectors, targets),
         }
-        rows.append({"cut": f"{depth}x{exit_.dims}", "held_out": quality})
-    return rows
+        measured.append({"cut": f"{depth}x{exit_.dims}", "held_out": quality})
+    return measured
 
 
 class Sample:
-    """At most `size` texts' states and embeddings, each text of the stream with the same chance to be among them."""
+    """The states and embeddings of at most `size` texts, a uniform sample of a stream."""
 
     def __init__(self, size: int, seed: int) -> None:
         self._size = size
@@ -108,26 +108,26 @@ class Sample:
         self.seen = 0
 
     def add(self, states: dict[int | str, Array]) -> None:
-        """Offer a window of texts: rows of every array belong to the same text."""
+        """Offer a window of texts: the n-th vector of every array belongs to the same text."""
         count = len(next(iter(states.values())))
         if not self._kept:
-            self._kept = {key: np.empty((self._size, rows.shape[1]), np.float32) for key, rows in states.items()}
-        for row in range(count):
-            # Algorithm R: the n-th text replaces a kept one with chance size / n.
-            place = self.seen if self.seen < self._size else int(self._random.integers(0, self.seen + 1))
+            self._kept = {key: np.empty((self._size, part.shape[1]), np.float32) for key, part in states.items()}
+        for number in range(count):
+            # Algorithm R: the n-th text replaces a sampled one with probability size / n.
+            slot = self.seen if self.seen < self._size else int(self._random.integers(0, self.seen + 1))
             self.seen += 1
-            if place < self._size:
-                for key, rows in states.items():
-                    self._kept[key][place] = rows[row]
+            if slot < self._size:
+                for key, part in states.items():
+                    self._kept[key][slot] = part[number]
 
-    def rows(self, key: int | str) -> Array:
-        """The states kept at a depth, or the embeddings under "target"."""
+    def vectors(self, key: int | str) -> Array:
+        """The sampled states at a depth, or the embeddings under "target"."""
         return self._kept[key][: min(self.seen, self._size)]
 
 
 @dataclass
 class _Seen:
-    """What one pass over the sentences leaves."""
+    """What one pass over the sentences collects."""
 
     moments: dict[int, Moments]
     sample: Sample
@@ -141,8 +141,8 @@ class _Seen:
             self._hash.update(sentence.encode("utf-8") + b"\n")
         held = (np.arange(self.count, self.count + len(sentences)) % HELD_OUT_EVERY) == HELD_OUT_EVERY - 1
         if held.any():
-            self.held_out.add({key: rows[held] for key, rows in states.items()})
-        fitted = {key: rows[~held] for key, rows in states.items()}
+            self.held_out.add({key: part[held] for key, part in states.items()})
+        fitted = {key: part[~held] for key, part in states.items()}
         self.sample.add(fitted)
         for depth, moments in self.moments.items():
             moments.add(fitted[depth], fitted["target"])
@@ -152,10 +152,10 @@ class _Seen:
 
 def _gather(encoder: TorchEncoder, sentences: Iterable[str], seed: int, progress: bool | None) -> _Seen:  # noqa: FBT001
     layers, dims = encoder.full
-    row_bytes = 4 * (layers * encoder.state_dims + dims)
+    text_bytes = 4 * (layers * encoder.state_dims + dims)
     seen = _Seen(
         moments={depth: Moments(encoder.state_dims, dims) for depth in range(layers)},
-        sample=Sample(min(SAMPLE_ROWS, max(1024, SAMPLE_BYTES // row_bytes)), seed),
+        sample=Sample(min(SAMPLE_ROWS, max(1024, SAMPLE_BYTES // text_bytes)), seed),
         held_out=Sample(HELD_OUT_ROWS, seed),
     )
     total = len(sentences) if isinstance(sentences, Sequence) else None
@@ -165,7 +165,7 @@ def _gather(encoder: TorchEncoder, sentences: Iterable[str], seed: int, progress
             advance(len(window))
     if seen.count < LEAST_SENTENCES:
         raise DataError(
-            f"{seen.count} sentences are too few to fit exits; give at least {LEAST_SENTENCES}, better 20,000"
+            f"{seen.count} sentences are too few to fit exits; give at least {LEAST_SENTENCES}, ideally 20,000"
         )
     return seen
 
@@ -176,7 +176,7 @@ def _states(encoder: TorchEncoder, window: Sequence[str]) -> dict[int | str, Arr
     states = encoder.states(window, range(layers + 1))
     with torch.inference_mode():
         target = unit(embed(encoder.readout(layers), states.pop(layers)), dims)
-    kept: dict[int | str, Array] = {depth: rows.cpu().numpy() for depth, rows in states.items()}
+    kept: dict[int | str, Array] = {depth: state.cpu().numpy() for depth, state in states.items()}
     return {**kept, "target": target.cpu().numpy()}
 
 

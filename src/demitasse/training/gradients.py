@@ -1,8 +1,8 @@
 """One step of training: from a prepared batch to gradients, over one process or several.
 
-The objective always sees the rows of all processes: each gives its own, with gradients, and gets the others' without.
-Since every process computes the whole loss, and gradients are averaged over processes, the loss is multiplied by their
-number: what results is the gradient that one process would have had from the joined batch.
+The objective always sees the embeddings of all processes: each contributes its own, with gradients, and receives the
+others' without. Since every process computes the whole loss, and gradients are averaged over processes, the loss is
+multiplied by their number: the result is the gradient that one process would have had from the joined batch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from demitasse.training.teacher_vectors import TeacherVectors
 
 @dataclass(frozen=True)
 class Teaching:
-    """What a stage asks: the objective, the pair loss, and the vectors of teachers if it has any."""
+    """What a stage teaches: the objective, the pair loss, and the vectors of teachers if there are any."""
 
     objective: Objective
     loss: PairLoss
@@ -42,10 +42,10 @@ class Descent:
     teaching: Teaching
 
     def add(self, prepared: Prepared, step: Step, seed: int, *, share: float = 1.0, last: bool = True) -> Tensor:
-        """Add the gradients of `share` times the loss of a batch, and give the loss.
+        """Add the gradients of `share` times the loss of a batch, and return the loss.
 
-        With several chunks (GradCache) the model runs over each without keeping anything but its rows, the objective
-        is worked out over all rows, and each chunk is run again to carry the gradient of its rows on to the weights.
+        With several chunks (GradCache) the model runs over each and keeps only its embeddings, the objective is computed
+        over all of them, and each chunk is run again to carry the gradient of its embeddings on to the weights.
         """
         count, columns = len(prepared.chunks), len(prepared.own.columns)
         if count == 1:
@@ -57,30 +57,30 @@ class Descent:
             parts = [by_column(self._run(prepared, number, seed), columns) for number in range(count)]
         leaves = [part.requires_grad_() for part in parts]
         loss = self.loss_of(prepared, step, torch.cat(leaves, dim=2))
-        loss.backward()  # type: ignore[no-untyped-call] # the model has no part in this one
+        loss.backward()  # type: ignore[no-untyped-call] # this one does not reach the model
         for number, leaf in enumerate(leaves):
             with self._quiet(last=last and number == count - 1):
-                rows = by_column(self._run(prepared, number, seed), columns)
+                embeddings = by_column(self._run(prepared, number, seed), columns)
                 assert leaf.grad is not None
-                self._backward(share * (rows * leaf.grad).sum())
+                self._backward(share * (embeddings * leaf.grad).sum())
         return loss.detach()
 
-    def loss_of(self, prepared: Prepared, step: Step, rows: Tensor) -> Tensor:
-        """The objective for this process's `rows` (K, C, b, D) among those of all processes."""
-        everybody = gathered(self.accelerator, rows.float())
+    def loss_of(self, prepared: Prepared, step: Step, embeddings: Tensor) -> Tensor:
+        """The objective of this process's `embeddings` (K, C, b, D) among those of all processes."""
+        everybody = gathered(self.accelerator, embeddings.float())
         scores = prepared.whole.scores
         step.teacher = self._vectors(self.teaching.teacher, prepared, everybody.device)
         step.anchor = self._vectors(self.teaching.anchor, prepared, everybody.device)
-        # An objective that draws (a random SVD, say) must draw the same in every process.
+        # An objective that uses random numbers (a randomised SVD, say) must use the same in every process.
         torch.manual_seed(step.random.getrandbits(48))
         labels = None if scores is None else torch.tensor(scores, device=everybody.device)
         return self.teaching.objective(list(everybody), partial(self.teaching.loss, scores=labels), step)
 
     def _run(self, prepared: Prepared, number: int, seed: int) -> Tensor:
-        # Dropout depends on seed and chunk alone, so the second run of a chunk drops what the first one dropped.
+        # Dropout depends on seed and chunk alone, so the second pass over a chunk drops what the first one dropped.
         torch.manual_seed(seed + number)
-        rows: Tensor = self.model(prepared.chunks[number], prepared.prompt_tokens[number])
-        return rows
+        embeddings: Tensor = self.model(prepared.chunks[number], prepared.prompt_tokens[number])
+        return embeddings
 
     def _backward(self, loss: Tensor) -> None:
         self.accelerator.backward(self.accelerator.num_processes * loss)
@@ -92,21 +92,21 @@ class Descent:
         return gathered(self.accelerator, own.float())
 
     def _quiet(self, *, last: bool) -> Any:
-        """No exchange of gradients between processes before the last backward pass of a step."""
+        """Exchange gradients between processes only in the last backward pass of a step."""
         return nullcontext() if last else self.accelerator.no_sync(self.model)
 
 
-def by_column(rows: Tensor, columns: int) -> Tensor:
+def by_column(embeddings: Tensor, columns: int) -> Tensor:
     """(K, C * b, D) as (K, C, b, D)."""
-    return rows.reshape(len(rows), columns, -1, rows.shape[-1])
+    return embeddings.reshape(len(embeddings), columns, -1, embeddings.shape[-1])
 
 
-def gathered(accelerator: Accelerator, rows: Tensor) -> Tensor:
-    """`rows` (..., b, D) of all processes in their order (..., B, D), this one's with their gradient."""
+def gathered(accelerator: Accelerator, vectors: Tensor) -> Tensor:
+    """`vectors` (..., b, D) of all processes in order (..., B, D), this one's with their gradient."""
     if accelerator.num_processes == 1:
-        return rows
-    everybody: list[Tensor] = list(accelerator.gather(rows.detach().unsqueeze(0)))
-    everybody[accelerator.process_index] = rows
+        return vectors
+    everybody: list[Tensor] = list(accelerator.gather(vectors.detach().unsqueeze(0)))
+    everybody[accelerator.process_index] = vectors
     return torch.cat(everybody, dim=-2)
 
 
@@ -115,6 +115,6 @@ def step_seeds(seed: int, stage: int, step: int, rank: int) -> tuple[Random, int
 
     Both depend on nothing else, so a resumed run samples what it would have sampled.
     """
-    common = Random(f"{seed} {stage} {step}")  # noqa: S311 - which layers to train is no secret
+    common = Random(f"{seed} {stage} {step}")  # noqa: S311 - which layers to train is not a secret
     own = Random(f"{seed} {stage} {step} {rank}")  # noqa: S311
     return common, own.getrandbits(48)

@@ -1,4 +1,4 @@
-"""LoRA: low-rank adapters on every linear map of the backbone, trained in its stead and merged into it at the end."""
+"""LoRA: low-rank adapters on every linear map of the backbone, trained instead of it and merged into it at the end."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def adapted(student: Student, rank: int, seed: int) -> None:
 
     torch.manual_seed(seed)
     config = LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear")
-    # It puts the adapters into the model itself, so the layers are still where the backbone looks for them.
+    # It modifies the model in place, so the layers are still where the backbone looks for them.
     get_peft_model(student.model, config)
 
 
 def merged(student: Student) -> TorchEncoder:
-    """An encoder with a copy of the weights, the adapters merged into them."""
+    """An encoder with a copy of the weights and the adapters merged into them."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     encoder = student.encoder()

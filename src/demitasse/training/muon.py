@@ -1,8 +1,8 @@
 """Muon: steps of equal size in every direction of a weight matrix.
 
-A gradient of a layer's matrix is mostly of low rank, and so are the steps AdamW makes of it. Muon puts the nearest
-orthogonal matrix in its place (Jordan et al. 2024, kellerjordan.github.io/posts/muon), which trains directions that
-seldom get a gradient too. Steps are scaled as AdamW's are (Liu et al. 2025, arXiv 2502.16982), so rates carry over.
+The gradient of a layer's matrix is mostly of low rank, and so are the steps that AdamW makes of it. Muon replaces it
+by the nearest orthogonal matrix (Jordan et al. 2024, kellerjordan.github.io/posts/muon), which also trains directions
+that seldom get a gradient. Steps are scaled like AdamW's (Liu et al. 2025, arXiv 2502.16982), so rates carry over.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ADAM_SIZE = 0.2  # root mean square of the numbers in a step of AdamW
 
 
 class Muon(Optimizer):
-    """Descent for matrices: momentum, made orthogonal."""
+    """An optimizer for matrices: momentum, made orthogonal."""
 
     def __init__(self, groups: Iterable[dict[str, Any]], momentum: float = 0.95) -> None:
         super().__init__(groups, {"lr": 1e-3, "weight_decay": 0.0, "momentum": momentum})
@@ -43,7 +43,7 @@ class Muon(Optimizer):
                     matrix.add_(direction.to(matrix.dtype), alpha=-group["lr"] * size)
 
     def _ahead(self, matrix: Tensor, momentum: float) -> Tensor:
-        """The running mean of gradients, and the newest once more (Nesterov)."""
+        """The running mean of gradients plus the newest once more (Nesterov)."""
         state, gradient = self.state[matrix], matrix.grad
         assert gradient is not None
         if not state:
@@ -53,9 +53,9 @@ class Muon(Optimizer):
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """Matrices (..., R, C) with their singular values brought close to 1, by Newton-Schulz iteration.
+    """Matrices (..., R, C) with their singular values brought close to 1 by Newton-Schulz iteration.
 
-    In bf16 on a GPU, where it is exact enough; CPUs are slow at bf16, or cannot do it at all.
+    In bf16 on a GPU, which is exact enough; CPUs are slow at bf16, or cannot do it at all.
     """
     wide = matrices if matrices.shape[-2] <= matrices.shape[-1] else matrices.mT
     x: Tensor = wide.to(torch.bfloat16 if wide.is_cuda else torch.float32)

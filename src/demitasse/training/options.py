@@ -1,4 +1,4 @@
-"""How to train: every option of a run in one printable value."""
+"""`TrainOptions`: how to train, every option of a run in one printable value."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ MIXED_PRECISION = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}  # what acceler
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """How to train. What is left out has a default that suits fine-tuning a finished embedding model.
+    """How to train. The defaults suit fine-tuning a finished embedding model.
 
     >>> TrainOptions(steps=200, batch=64, warmup=0.1).rate_at(9, 200)
     0.5
     """
 
-    steps: int | None = None  # optimiser steps; default: as many as `epochs` take
+    steps: int | None = None  # optimizer steps; default: as many as `epochs` take
     epochs: float = 1.0
-    batch: int = 128  # rows whose texts are one another's negatives, over all processes
-    accumulate: int = 1  # batches a step: their gradients are averaged, their negatives are not shared
-    micro_batch: int | None = None  # rows held in memory at a time, for batches larger than memory (GradCache)
+    batch: int = 128  # examples whose texts are one another's negatives, over all processes
+    accumulate: int = 1  # batches per step: gradients are averaged, negatives are not shared
+    micro_batch: int | None = None  # examples in memory at a time, for batches larger than memory (GradCache)
     rate: float = 2e-5
-    exit_rate: float = 1e-3  # of the exits, which are small and start from the closed form
-    embedding_rate: float | None = None  # of the embeddings; default: that of the layers
-    optimizer: str | None = None  # adamw, or muon for the matrices of layers; default: muon to distil on a GPU
-    warmup: float = 0.1  # share of the steps
+    exit_rate: float = 1e-3  # learning rate of the exits, which are small and start from the closed form
+    embedding_rate: float | None = None  # learning rate of the token embeddings; default: `rate`
+    optimizer: str | None = None  # adamw, or muon for the matrices of layers; default: muon for distilling on a GPU
+    warmup: float = 0.1  # as a share of the steps
     schedule: str = "linear"
     decay: float = 0.01
     clip: float = 1.0
     loss: PairLoss = field(default_factory=InfoNCE)
     precision: str | None = None  # fp32, bf16 or fp16; default: bf16 on a GPU that has it, else fp32
-    dropout: bool = True  # the model's own, if it has any
+    dropout: bool = True  # whether to use the model's own
     checkpointing: bool = False  # recompute layers in the backward pass: less memory, a third more time
-    lora: int | None = None  # train adapters of this rank, merged at the end, and not the whole backbone
-    max_tokens: int | None = None  # cut texts off earlier than the model does
-    prompts: tuple[str, ...] = ()  # of anchors, positives, negatives; the last one goes on
-    dev_every: int | None = None  # steps between dev scores; default: ten times a run
-    patience: int | None = None  # stop after so many dev scores in a row that were no better
-    save_every: int = 500  # steps between checkpoints to resume from
+    lora: int | None = None  # train adapters of this rank, merged at the end, instead of the whole backbone
+    max_tokens: int | None = None  # truncate texts earlier than the model does
+    prompts: tuple[str, ...] = ()  # of anchors, positives, negatives; the last one is repeated
+    dev_every: int | None = None  # steps between dev scores; default: ten per run
+    patience: int | None = None  # stop after this many dev scores in a row without a new best
+    save_every: int = 500  # steps between checkpoints
     seed: int = 0
     trackers: tuple[str, ...] = ()  # such as wandb or tensorboard, through accelerate
 
@@ -70,10 +70,10 @@ class TrainOptions:
         for name, known in (("schedule", SCHEDULES), ("optimizer", OPTIMIZERS), ("precision", MIXED_PRECISION)):
             value = getattr(self, name)
             if value is not None and value not in known:
-                raise DataError(f"{name} {value!r} is not known; use one of {', '.join(known)}")
+                raise DataError(f"{name} {value!r} is unknown; use one of {', '.join(known)}")
 
     def rate_at(self, step: int, steps: int) -> float:
-        """The share of the learning rates to use for step `step` (from 0) of a stage of `steps`."""
+        """What to multiply the learning rates by at step `step` (from 0) of a stage of `steps`."""
         warm = round(self.warmup * steps)
         if step < warm:
             return (step + 1) / warm

@@ -1,13 +1,13 @@
-"""The folder of a training run: what was asked, what happened, and where to go on.
+"""The folder of a training run: what was asked for, what happened, and where to resume.
 
 run.json          every option, versions, hashes of the data, seed
 log.jsonl         a line for every few steps, and for every dev score
-checkpoint.pt     weights, optimiser and place in the data of the last save: what --resume goes on from
+checkpoint.pt     weights, optimizers and position in the data at the last save: what --resume continues from
 stage-1/          the model after the first of two stages, with exits: start and teacher of the second
-anchor-*.npy      the vectors that this run's texts are to stay close to
+anchor-*.npy      the tuned model's vectors of this run's texts, which every depth stays close to
 teacher-*.npy     another teacher's vectors of them, if there is one
 model/            the result: the best on the dev set, or the last where there is none
-last/             the last, where the best is another
+last/             the last one, if there is a dev set
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from demitasse.host.json_files import read_json
 RUN, LOG, CHECKPOINT = "run.json", "log.jsonl", "checkpoint.pt"
 TUNED, MODEL, LAST = "stage-1", "model", "last"
 LOG_EVERY = 10  # steps to a line of the log
-_COMPARED = ("options", "objective", "data", "dev", "base")  # what a resumed run must agree on
+_COMPARED = ("options", "objective", "data", "dev", "base")  # must be the same in a resumed run
 
 
 class RunFolder:
@@ -42,17 +42,17 @@ class RunFolder:
         self.path, self._writes = path, writes
 
     def begin(self, description: Mapping[str, Any], *, resume: bool) -> None:
-        """Note what this run is; refuse a folder that holds another."""
+        """Describe the run in run.json; refuse a folder that has another run in it."""
         described = {**json.loads(json.dumps(dict(description))), "versions": _versions()}
         there = (self.path / RUN).is_file()
         if resume:
             if not (self.path / CHECKPOINT).is_file():
-                raise FolderError(f"{self.path} holds no checkpoint to go on from; start without resume")
+                raise FolderError(f"{self.path} has no checkpoint to resume from; start without resume")
             _same(self.path, read_json(self.path / RUN), described)
         elif not self._writes:
-            return  # the process that writes has looked, or is about to
+            return  # the process that writes checks it
         elif there or (self.path.is_dir() and any(self.path.iterdir())):
-            what = "holds a run already; resume it (--resume)" if there else "is not empty; remove its files"
+            what = "already has a run in it; resume it (--resume)" if there else "is not empty; remove its files"
             raise FolderError(f"{self.path} {what}, or choose a new folder")
         else:
             with new_file(self.path / RUN) as file:
@@ -83,7 +83,7 @@ class RunFolder:
         return state
 
     def _forget_after(self, steps: int) -> None:
-        """Take lines out of the log that tell of steps which will be made again."""
+        """Remove the lines of the log about steps that will be repeated."""
         log = self.path / LOG
         if self._writes and log.is_file():
             lines = [line for line in log.read_text(encoding="utf-8").splitlines() if _step_of(line) <= steps]
@@ -92,7 +92,7 @@ class RunFolder:
 
 
 def plain(value: Any) -> Any:
-    """`value` as JSON would have it; a dataclass begins with its name."""
+    """`value` as plain JSON values; a dataclass starts with its name."""
     if isinstance(value, Cut):
         return str(value)
     if is_dataclass(value) and not isinstance(value, type):
@@ -103,7 +103,7 @@ def plain(value: Any) -> Any:
 def _step_of(line: str) -> int:
     try:
         return int(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):  # half a line: the process was killed while it wrote
+    except (ValueError, KeyError, TypeError):  # half a line: the process was killed while writing
         return 1 << 60
 
 
@@ -111,7 +111,7 @@ def _same(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None
     for part in _COMPARED:
         if before.get(part) != now.get(part):
             raise FolderError(
-                f"{path / RUN} has other {part} than this run ({_difference(before.get(part), now.get(part))}); "
+                f"the run in {path} was started with different {part} ({_difference(before.get(part), now.get(part))}); "
                 "resume with the same, or start in a new folder"
             )
 
@@ -119,8 +119,8 @@ def _same(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None
 def _difference(before: Any, now: Any) -> str:
     if isinstance(before, dict) and isinstance(now, dict):
         keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
-        return ", ".join(f"{key}: {before.get(key)!r} then, {now.get(key)!r} now" for key in keys)
-    return f"{before!r} then, {now!r} now"
+        return ", ".join(f"{key}: {before.get(key)!r} before, {now.get(key)!r} now" for key in keys)
+    return f"{before!r} before, {now!r} now"
 
 
 def _versions() -> dict[str, str]:

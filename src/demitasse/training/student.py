@@ -23,7 +23,7 @@ from demitasse.torch_model.device_tokens import DeviceTokens
 from demitasse.torch_model.readout import Dense, Normalize, Readout
 from demitasse.torch_model.torch_encoder import TorchEncoder
 
-# Tokens of a forward pass from which on it is worth beginning another rather than padding.
+# A forward pass with this many tokens is worth closing: starting another beats padding shorter texts to its length.
 LEAST_TOKENS = {"cuda": 16384}
 LEAST_TOKENS_ELSEWHERE = 512
 
@@ -31,8 +31,8 @@ LEAST_TOKENS_ELSEWHERE = 512
 class Student(nn.Module):
     """Token ids in, the embedding of every text at each of `depths` out, with gradients.
 
-    The encoder it is made from is left as it is. Weights are fp32, whatever the encoder's are. With `raw` the rows are
-    those before the model's own last normalisation, which the vectors' scale is lost in.
+    The encoder it is made from stays as it is. Weights are fp32, whatever the encoder's are. With `raw`, embeddings are
+    taken before the model's own last normalisation, which would lose their scale.
     """
 
     def __init__(
@@ -52,18 +52,18 @@ class Student(nn.Module):
     @property
     def device(self) -> torch.device:
         """Where it is."""
-        found: torch.device = self.model.device
-        return found
+        device: torch.device = self.model.device
+        return device
 
     def forward(self, rows: PackedTokens, prompt_tokens: Tensor | None = None) -> Tensor:
         """The embeddings (depths, texts, dims) in fp32, not of unit length.
 
-        Texts of like length share a pass through the backbone, so that little is spent on padding. `prompt_tokens`
-        says for each text how many of its first tokens are not to be pooled.
+        Texts of similar length share a pass through the backbone, so that little is spent on padding. `prompt_tokens`
+        says for each text how many of its first tokens to leave out of pooling.
         """
         least = LEAST_TOKENS.get(self.device.type, LEAST_TOKENS_ELSEWHERE)
         packed = DeviceTokens(rows, token_batches(rows.lengths.tolist(), 1 << 40, least), self.device)
-        # On a GPU fewer shapes, and those that its kernels like; never more tokens than the model has positions.
+        # On a GPU: fewer shapes, and those its kernels like; never more tokens than the model has positions.
         multiple = 8 if self.device.type == "cuda" and self._origin.reader.max_tokens % 8 == 0 else 1
         parts = []
         begin = 0
@@ -75,7 +75,7 @@ class Student(nn.Module):
                 kept = without_prompt(mask, own.unsqueeze(-1))
             begin += len(ids)
             weights = self._origin.pooling.token_weights(kept, mask)
-            # One product a depth where that is all there is to it: a step waits for the host more than for the GPU.
+            # One product per depth where that is enough: a step waits for the host more than for the GPU.
             over = partial(self._origin.pooling.over, kept=kept, mask=mask)
             pool = over if weights is None else partial(_summed, weights.unsqueeze(1))
             inputs = {"input_ids": ids, "attention_mask": mask} if padded else {"input_ids": ids}
@@ -87,34 +87,34 @@ class Student(nn.Module):
             return self._embedded(pooled.float())
 
     def _embedded(self, pooled: Tensor) -> Tensor:
-        """The embeddings of pooled states (K, M, S): all exits in one product, what has none through the head."""
-        dims = self._origin.dims  # fewer than the head's where the encoder was cut
-        own = [place for place, depth in enumerate(self.depths) if str(depth) in self.exits]
-        rest = [place for place in range(len(self.depths)) if place not in own]
+        """The embeddings of pooled states (K, M, S): all exits in one product, depths without one through the head."""
+        dims = self._origin.dims  # fewer than the head's if the encoder was cut
+        own = [index for index, depth in enumerate(self.depths) if str(depth) in self.exits]
+        rest = [index for index in range(len(self.depths)) if index not in own]
         if not own:
             return torch.stack([self.head(states)[:, :dims] for states in pooled])
-        steps = [self.readout(self.depths[place]) for place in own]
+        steps = [self.readout(self.depths[index]) for index in own]
         weight = torch.stack([step.weights[0] for step in steps])  # (K, D, S)
         bias = torch.stack([step.biases[0] for step in steps]).unsqueeze(1)
         mapped = torch.baddbmm(bias, functional.normalize(pooled[own], dim=-1), weight.mT)
-        deeper = [self.head(pooled[place])[:, :dims].unsqueeze(0) for place in rest]
-        return torch.cat([mapped, *deeper])[[(own + rest).index(place) for place in range(len(self.depths))]]
+        others = [self.head(pooled[index])[:, :dims].unsqueeze(0) for index in rest]
+        return torch.cat([mapped, *others])[[(own + rest).index(index) for index in range(len(self.depths))]]
 
     def readout(self, depth: int) -> _Steps:
         """The steps from a state at `depth` to the embedding."""
-        found = self.exits[str(depth)] if str(depth) in self.exits else self.head  # noqa: SIM401 - it has no get
-        assert isinstance(found, _Steps)
-        return found
+        steps = self.exits[str(depth)] if str(depth) in self.exits else self.head  # noqa: SIM401 - it has no get
+        assert isinstance(steps, _Steps)
+        return steps
 
     def encoder(self) -> TorchEncoder:
-        """An encoder that runs on these very weights: good for a look in between, not to keep."""
+        """An encoder that shares these weights: good for scoring in between, not for keeping."""
         exits = {int(depth): steps.exit() for depth, steps in self.exits.items() if isinstance(steps, _Steps)}
         return replace(self._origin, backbone=self.backbone, head=self.head.readout(), exits=exits)
 
     def groups(self, rate: float, embedding_rate: float, exit_rate: float, decay: float) -> list[dict[str, Any]]:
         """The parameters to train, by learning rate and weight decay (none for biases and norms).
 
-        `inner` marks the matrices of the layers, which an optimiser may treat in a way of its own.
+        `inner` marks the matrices of the layers, which Muon takes.
         """
         own = [parameter for parameter in self.exits.parameters() if parameter.requires_grad]
         rest = [p for p in [*self.model.parameters(), *self.head.parameters()] if p.requires_grad]
@@ -137,7 +137,7 @@ def _summed(weights: Tensor, hidden: Tensor) -> Tensor:
 
 
 class _Steps(nn.Module):
-    """A read-out whose maps are trained."""
+    """A read-out whose linear maps are trained."""
 
     def __init__(self, readout: Readout, *, raw: bool = False) -> None:
         super().__init__()
@@ -146,13 +146,14 @@ class _Steps(nn.Module):
         self.weights = nn.ParameterList([step.weight.detach().clone().float() for step in dense])
         self.biases = nn.ParameterList([s.bias.detach().clone().float() for s in dense if s.bias is not None])
 
-    def forward(self, rows: Tensor) -> Tensor:
-        """The embeddings of states."""
-        for place, step in enumerate(self._current()):
-            if self._raw and place == len(self._readout) - 1 and isinstance(step, Normalize):
+    def forward(self, states: Tensor) -> Tensor:
+        """The embeddings of `states`."""
+        vectors = states
+        for index, step in enumerate(self._current()):
+            if self._raw and index == len(self._readout) - 1 and isinstance(step, Normalize):
                 break
-            rows = step(rows) if isinstance(step, Dense) else functional.normalize(rows, dim=-1)
-        return rows
+            vectors = step(vectors) if isinstance(step, Dense) else functional.normalize(vectors, dim=-1)
+        return vectors
 
     def _current(self) -> Iterator[Any]:
         weights, biases = iter(self.weights), iter(self.biases)
@@ -171,16 +172,16 @@ class _Steps(nn.Module):
         )
 
     def exit(self) -> Exit:
-        """The same as an exit, which it was made from."""
+        """The same, as an exit again."""
         (weight,), (bias,) = self.weights, self.biases
         return Exit(*(tensor.detach().float().cpu().numpy().copy() for tensor in (weight, bias)))
 
 
 @contextmanager
 def _recomputed(layers: nn.ModuleList) -> Iterator[None]:
-    """`layers` keep their input only, and are run again in the backward pass.
+    """`layers` keep only their input and run again in the backward pass.
 
-    Not transformers' own checkpointing: that one would run the hooks which read the states a second time.
+    Not transformers' own checkpointing, which would run the hooks that read the states a second time.
     """
     for layer in layers:
         layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)

@@ -1,7 +1,7 @@
-"""A frozen teacher's vectors of the texts a run will see, made once and kept in a file beside it.
+"""A frozen teacher's vectors of the texts a run will see, computed once and kept in its folder.
 
-So a step costs no pass through the teacher, a second epoch costs nothing at all, and a run that goes on after a crash
-sees the very same numbers. The teacher is any encoder, with its own tokenizer.
+A step then costs no pass through the teacher, a second epoch costs nothing at all, and a resumed run sees the very same
+numbers. The teacher is any encoder, with its own tokenizer.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from demitasse.encoding.encoder import Encoder
 from demitasse.host.atomic import new_file
 from demitasse.host.progress import progress_bar
 
-HELD = 4 << 30  # bytes of vectors that are read into memory; more are read from the file as they are needed
+IN_MEMORY = 4 << 30  # bytes of vectors that are read into memory; beyond that they are mapped
 
 Keys = npt.NDArray[np.int64]
 _TEXT = (1 << 14) - 1  # the bits of a key that say which text of the row
 
 
 class TeacherVectors:
-    """The vectors of texts, by source, row and place in the row."""
+    """The vectors of texts, by source, row and position in the row."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._keys: Keys = np.load(folder / f"{name}-texts.npy")
         vectors = folder / f"{name}-vectors.npy"
-        held = vectors.stat().st_size <= HELD
-        self._vectors: npt.NDArray[np.float16] = np.load(vectors, mmap_mode=None if held else "r")
+        small = vectors.stat().st_size <= IN_MEMORY
+        self._vectors: npt.NDArray[np.float16] = np.load(vectors, mmap_mode=None if small else "r")
 
     def columns(self, batch: TextBatch) -> npt.NDArray[np.float16]:
         """The vectors (C, B, D) of a batch's columns."""
-        places = np.searchsorted(self._keys, keys_of(batch))  # (B, C)
-        return np.ascontiguousarray(self._vectors[places].transpose(1, 0, 2))
+        indices = np.searchsorted(self._keys, keys_of(batch))  # (B, C)
+        return np.ascontiguousarray(self._vectors[indices].transpose(1, 0, 2))
 
 
 def keys_of(batch: TextBatch) -> Keys:
@@ -59,8 +59,8 @@ def write_vectors(
 ) -> None:
     """Encode every text of `batches` with `teacher`, in the order of the data, into two files of `folder`.
 
-    `prompts` are the names of those of anchors, positives, negatives; the last one goes on. Texts of a group, which may
-    stand in either column, get the first.
+    `prompts` names those of anchors, positives, negatives; the last one is repeated. Texts of a group, which may be
+    in either column, get the first.
     """
     if (folder / f"{name}-vectors.npy").is_file():
         return
@@ -74,20 +74,20 @@ def write_vectors(
         np.lib.format.write_array_header_1_0(file, header)
         begin = file.tell()
         for column in np.unique(columns):
-            places = np.flatnonzero(columns == column)
+            indices = np.flatnonzero(columns == column)
             prompt = prompts[column] if prompts else None
-            vectors = teacher.encode_iter(_texts(data, keys[places]), prompt=prompt, progress=False)
-            for place, vector in zip(places.tolist(), vectors, strict=True):
-                file.seek(begin + 2 * teacher.full.dims * place)
+            vectors = teacher.encode_iter(_texts(data, keys[indices]), prompt=prompt, progress=False)
+            for index, vector in zip(indices.tolist(), vectors, strict=True):
+                file.seek(begin + 2 * teacher.full.dims * index)
                 file.write(vector.astype(np.float16).tobytes())
                 advance(1)
 
 
 def _texts(data: Pairs, keys: Keys) -> Iterator[str]:
-    row, place = None, (-1, -1)
+    example, known = None, (-1, -1)
     for value in keys.tolist():
-        here = (value >> 54, (value >> 14) & ((1 << 40) - 1))
-        if here != place:
-            row, place = data.sources[here[0]][here[1]], here
-        assert row is not None
-        yield row.texts[value & _TEXT]
+        source, row = value >> 54, (value >> 14) & ((1 << 40) - 1)
+        if (source, row) != known:
+            example, known = data.sources[source][row], (source, row)
+        assert example is not None
+        yield example.texts[value & _TEXT]
