@@ -21,7 +21,8 @@ import numpy as np
 from sts_grid import read_task, spearman
 
 import demitasse as dt
-from demitasse.encoding.exits import LAMBDAS, Exit, Moments, choose_exit, mean_cosine, unit_rows
+from demitasse.encoding.exits import LAMBDAS, Exit, Moments, choose_exit, mean_cosine
+from demitasse.encoding.vectors import unit_length
 from demitasse.training import refine_exits as refining
 
 DIMS = (384, 128, 64, 32)
@@ -42,7 +43,7 @@ class Bench:
 
     def _states(self, encoder: dt.Encoder, texts: list[str]) -> dict[int, np.ndarray]:
         states = {k: v.numpy() for k, v in encoder.states(texts, range(self.layers + 1)).items()}
-        states[self.layers] = unit_rows(states[self.layers])
+        states[self.layers] = unit_length(states[self.layers])
         return states
 
     def closed(self, depth: int) -> Moments:
@@ -55,7 +56,7 @@ class Bench:
         vectors = {depth: maps[depth](self.dev[depth]) for depth in range(1, self.layers + 1)}
         found: dict[str, dict[str, float]] = {"shallow": {}, "last": {}, "against last": {}}
         for dims in DIMS:
-            cut = {depth: np.split(unit_rows(rows[:, :dims]), 2) for depth, rows in vectors.items()}
+            cut = {depth: np.split(unit_length(rows[:, :dims]), 2) for depth, rows in vectors.items()}
             last = cut[self.layers]
             own = [spearman((a * b).sum(1), self.gold) for a, b in cut.values()]
             found["shallow"][str(dims)] = float(np.mean(own[:-1]))

@@ -22,8 +22,8 @@ def test_cuts_compare_by_layers_then_dims(one: Cut, other: Cut) -> None:
 
 @given(cuts, cuts)
 def test_a_cut_is_within_exactly_what_is_as_deep_and_as_wide(cut: Cut, full: Cut) -> None:
-    fits = cut.layers <= full.layers and cut.dims <= full.dims
-    if fits:
+    assert cut.fits(full) == (cut.layers <= full.layers and cut.dims <= full.dims)
+    if cut.fits(full):
         assert cut.within(full) is cut
     else:
         with pytest.raises(CutError):

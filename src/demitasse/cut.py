@@ -47,13 +47,21 @@ class Cut:
             raise CutError(f"cannot read {text!r} as a cut; write layers x dims, such as '6x128'")
         return cls(int(found[1]), int(found[2]))
 
+    def fits(self, full: Cut) -> bool:
+        """Whether an encoder of size `full` can give this cut: it is neither deeper nor wider.
+
+        >>> Cut(3, 64).fits(Cut(6, 64)), Cut(3, 128).fits(Cut(6, 64))
+        (True, False)
+        """
+        return self.layers <= full.layers and self.dims <= full.dims
+
     def within(self, full: Cut) -> Cut:
-        """The cut itself, if an encoder of size `full` can give it; otherwise a `CutError` that says what it can."""
+        """The cut itself, if it fits `full`; otherwise a `CutError` that says how much `full` has."""
+        if self.fits(full):
+            return self
         if self.layers > full.layers:
             raise CutError(f"cut {self} is deeper than this encoder ({full}); ask for at most {full.layers} layers")
-        if self.dims > full.dims:
-            raise CutError(f"cut {self} is wider than this encoder ({full}); ask for at most {full.dims} dims")
-        return self
+        raise CutError(f"cut {self} is wider than this encoder ({full}); ask for at most {full.dims} dims")
 
     def __iter__(self) -> Iterator[int]:
         yield self.layers

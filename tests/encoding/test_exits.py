@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demitasse.encoding.exits import Exit, Moments, choose_exit, mean_cosine, narrow, similarity_agreement, unit_rows
+from demitasse.encoding.exits import Exit, Moments, choose_exit, mean_cosine, narrow, similarity_agreement
+from demitasse.encoding.vectors import unit_length
 
 RANDOM = np.random.default_rng(0)
 STATES = RANDOM.normal(size=(500, 12)).astype(np.float32)
 MAP = RANDOM.normal(size=(7, 12)).astype(np.float32)
-TARGETS = unit_rows(unit_rows(STATES) @ MAP.T + 0.3)
+TARGETS = unit_length(unit_length(STATES) @ MAP.T + 0.3)
 
 
 def slow(states: np.ndarray, targets: np.ndarray, regularizer: float) -> np.ndarray:
@@ -46,7 +47,7 @@ def test_the_windows_of_a_stream_do_not_matter(sizes: list[int]) -> None:
 
 
 def test_lambda_is_chosen_on_held_out_rows() -> None:
-    noisy = unit_rows(TARGETS + RANDOM.normal(size=TARGETS.shape, scale=0.8))
+    noisy = unit_length(TARGETS + RANDOM.normal(size=TARGETS.shape, scale=0.8))
     few, many = Moments(12, 7), Moments(12, 7)
     few.add(STATES[:15], noisy[:15])
     many.add(STATES[:400], TARGETS[:400])

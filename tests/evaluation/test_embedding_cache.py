@@ -9,7 +9,7 @@ import pytest
 import zoo
 
 from demitasse import Cut, DataError, Encoder, load
-from demitasse.encoding.encoder import Vectors
+from demitasse.encoding.vectors import Vectors
 from demitasse.evaluation import embedding_cache as module
 from demitasse.evaluation.embedding_cache import EmbeddingCache, encode_layers
 

@@ -15,7 +15,7 @@ from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score
 
 from demitasse import Cut, CutError, DataError, Encoder, evaluate, grid, load, read_pairs
-from demitasse.encoding.encoder import Vectors
+from demitasse.encoding.vectors import Vectors
 from demitasse.evaluation.evaluate import dev_scores
 from demitasse.evaluation.evaluation import Evaluation
 from demitasse.evaluation.metrics import Values

@@ -22,8 +22,9 @@ from mteb.models import EncoderProtocol
 from mteb.types import PromptType
 
 from demitasse.cut import Cut
-from demitasse.encoding.encoder import Encoder, Vectors
+from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.loading import load
+from demitasse.encoding.vectors import Vectors
 from demitasse.errors import CutError, DataError
 from demitasse.evaluation.evaluate import evaluate
 from demitasse.evaluation.tasks import PairTask, SearchTask, Task

@@ -5,17 +5,17 @@ import pytest
 from scipy.stats import spearmanr
 
 from demitasse import DataError
-from demitasse.encoding.exits import unit_rows
+from demitasse.encoding.vectors import unit_length
 from demitasse.planning import agreement
 from demitasse.planning.agreement import ASKED, LEAST_TEXTS, TEXTS, Reference, usable_texts
 
 
 def rows_of(count: int, dims: int = 24, seed: int = 0) -> np.ndarray:
-    return unit_rows(np.random.default_rng(seed).normal(size=(count, dims)).astype(np.float32))
+    return unit_length(np.random.default_rng(seed).normal(size=(count, dims)).astype(np.float32))
 
 
 def noisy(rows: np.ndarray, noise: float, seed: int = 1) -> np.ndarray:
-    return unit_rows(rows + noise * rows_of(*rows.shape, seed=seed))
+    return unit_length(rows + noise * rows_of(*rows.shape, seed=seed))
 
 
 def slow(full: np.ndarray, ours: np.ndarray) -> float:

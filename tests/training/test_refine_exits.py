@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from demitasse.encoding.exits import Exit, mean_cosine, similarity_agreement, unit_rows
+from demitasse.encoding.exits import Exit, mean_cosine, similarity_agreement
+from demitasse.encoding.vectors import unit_length
 from demitasse.objectives.losses import cosine_distance, similarity_divergence, similarity_targets
 from demitasse.training.refine_exits import learn_order, refine_exits
 
@@ -16,7 +17,7 @@ def quiet(steps: int) -> None:
 def buried(rows: int) -> np.ndarray:
     """Embeddings whose meaning sits in the last dims, behind noise shared by all of them."""
     random = np.random.default_rng(0)
-    return unit_rows(random.normal(size=(rows, 24)).astype(np.float32) * np.r_[np.full(16, 0.1), np.full(8, 1.0)])
+    return unit_length(random.normal(size=(rows, 24)).astype(np.float32) * np.r_[np.full(16, 0.1), np.full(8, 1.0)])
 
 
 def test_the_learned_order_brings_what_matters_to_the_front() -> None:
@@ -32,7 +33,7 @@ def test_the_learned_order_brings_what_matters_to_the_front() -> None:
 def test_refining_keeps_neighbours_better_and_the_space_the_same() -> None:
     random = np.random.default_rng(1)
     states = random.normal(size=(900, 20)).astype(np.float32)
-    targets = unit_rows(np.tanh(2 * states) @ random.normal(size=(20, 16)).astype(np.float32))
+    targets = unit_length(np.tanh(2 * states) @ random.normal(size=(20, 16)).astype(np.float32))
     start = Exit(random.normal(size=(16, 20), scale=0.1).astype(np.float32), np.zeros(16, np.float32))
     refined = refine_exits({2: start}, {2: states}, targets, 0, quiet)[2]
     assert similarity_agreement(refined(states), targets) > similarity_agreement(start(states), targets) + 0.2

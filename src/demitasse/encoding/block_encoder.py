@@ -17,14 +17,15 @@ from tokenizers import Tokenizer
 from demitasse.cut import Cut
 from demitasse.encoding.batching import token_batches, windows
 from demitasse.encoding.block_files import TOKENIZER, Blocks, names_at
-from demitasse.encoding.encoder import Encoder, Vectors
+from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.fingerprints import fingerprint, reading
 from demitasse.encoding.manifest import MARK, record_of
 from demitasse.encoding.ort_sessions import PROVIDERS, choose_provider
-from demitasse.encoding.packed_tokens import Batch, Ids, PackedTokens
-from demitasse.encoding.pooling import Pooling
+from demitasse.encoding.packed_tokens import Batch, PackedTokens
+from demitasse.encoding.pooling import Pooling, without_prompt
 from demitasse.encoding.reader import Reader, Tokens, rust_tokens
 from demitasse.encoding.text_checks import checked
+from demitasse.encoding.vectors import Vectors, unit_length
 from demitasse.errors import DeviceError, FolderError, reason
 from demitasse.host.atomic import new_folder
 from demitasse.host.json_files import write_json
@@ -116,7 +117,7 @@ class BlockEncoder(Encoder):
         facts: dict[str, Any] = {
             "full": str(self.full),
             "exits": self.exit_depths,
-            "cuts": [entry for entry, cut in fitted if cut.layers <= self.layers and cut.dims <= self.dims],
+            "cuts": [entry for entry, cut in fitted if cut.fits(self.full)],
         }
         compared = self.manifest.get("against_torch")
         if compared:
@@ -161,7 +162,7 @@ class BlockEncoder(Encoder):
 
     def _embed(self, batch: Batch, cuts: Sequence[Cut], prompt_tokens: int) -> dict[Cut, Vectors]:
         values = {"input_ids": batch.ids, "attention_mask": batch.mask}
-        values["pooled_mask"] = _without_prompt(batch.mask, prompt_tokens) if prompt_tokens else batch.mask
+        values["pooled_mask"] = without_prompt(batch.mask, prompt_tokens) if prompt_tokens else batch.mask
         values.update(self.blocks.run("embeddings", values))
         depths = {cut.layers for cut in cuts}
         embeddings = {}
@@ -170,7 +171,7 @@ class BlockEncoder(Encoder):
                 values["hidden"] = self.blocks.run(f"layer_{depth}", values)["next_hidden"]
             if depth in depths:
                 embeddings[depth] = self.blocks.run(f"exit_{depth}", values)["embedding"]
-        return {cut: _unit(embeddings[cut.layers][:, : cut.dims]) for cut in cuts}
+        return {cut: unit_length(embeddings[cut.layers][:, : cut.dims]) for cut in cuts}
 
 
 @dataclass(frozen=True)
@@ -194,19 +195,6 @@ def _done(result: dict[Cut, Vectors]) -> Future[dict[Cut, Vectors]]:
     future: Future[dict[Cut, Vectors]] = Future()
     future.set_result(result)
     return future
-
-
-def _unit(rows: Vectors) -> Vectors:
-    # As torch's normalize: a row of zeros stays one.
-    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
-    unit: Vectors = rows / np.maximum(lengths, np.float32(1e-12))
-    return unit
-
-
-def _without_prompt(mask: Ids, prompt_tokens: int) -> Ids:
-    """`mask` less the first `prompt_tokens` tokens of each row (all of them kept if nothing else is there)."""
-    rest = mask * (np.arange(mask.shape[1]) >= prompt_tokens)
-    return np.where(rest.any(1, keepdims=True), rest, mask)
 
 
 def open_blocks(

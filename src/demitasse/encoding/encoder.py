@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from demitasse.cut import Cut
 from demitasse.encoding.pooling import Pooling
 from demitasse.encoding.reader import Reader
+from demitasse.encoding.vectors import Vectors
 from demitasse.errors import CutError
 from demitasse.host.progress import progress_bar
-
-Vectors = npt.NDArray[np.float32]
 
 
 class Encoder(ABC):

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[np.float32]
+from demitasse.encoding.vectors import Vectors, unit_length
+
 _Double = npt.NDArray[np.float64]
 
 # Relative to the mean square of a column of X, so that they mean the same for every number of texts.
@@ -27,23 +28,23 @@ LAMBDAS = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 class Exit:
     """The read-out of one depth: y = weight (x / |x|) + bias."""
 
-    weight: Array  # (dims, state dims)
-    bias: Array  # (dims,)
+    weight: Vectors  # (dims, state dims)
+    bias: Vectors  # (dims,)
 
     @property
     def dims(self) -> int:
         """How many dims come out."""
         return int(self.weight.shape[0])
 
-    def __call__(self, states: Array) -> Array:
+    def __call__(self, states: Vectors) -> Vectors:
         """The embeddings (B, dims) of `states` (B, state dims), not of unit length."""
-        return unit_rows(states) @ self.weight.T + self.bias
+        return unit_length(states) @ self.weight.T + self.bias
 
     def first(self, dims: int) -> Exit:
         """The same exit to its first `dims` only."""
         return Exit(self.weight[:dims].copy(), self.bias[:dims].copy())
 
-    def rotated(self, rotation: Array) -> Exit:
+    def rotated(self, rotation: Vectors) -> Exit:
         """The same exit followed by `rotation` (dims, dims), rows times columns."""
         return Exit(_single(rotation.T @ self.weight), _single(self.bias @ rotation))
 
@@ -56,12 +57,12 @@ class Moments:
         self._xx: _Double = np.zeros((state_dims + 1, state_dims + 1))
         self._xt: _Double = np.zeros((state_dims + 1, dims))
 
-    def add(self, states: Array, targets: Array) -> None:
+    def add(self, states: Vectors, targets: Vectors) -> None:
         """Count in `states` (B, S) and the full-depth embeddings `targets` (B, D) of the same texts."""
-        x = np.concatenate([unit_rows(states), np.ones((len(states), 1), np.float32)], axis=1)
+        x = np.concatenate([unit_length(states), np.ones((len(states), 1), np.float32)], axis=1)
         # Products in fp32 and sums in fp64: the windows are short enough for the first, the whole is not.
         self._xx += x.T @ x
-        self._xt += x.T @ unit_rows(targets)
+        self._xt += x.T @ unit_length(targets)
         self.rows += len(states)
 
     def solve(self, regularizer: float) -> Exit:
@@ -72,7 +73,7 @@ class Moments:
         return Exit(_single(solution[:-1].T), _single(solution[-1]))
 
 
-def choose_exit(moments: Moments, states: Array, targets: Array) -> tuple[Exit, float]:
+def choose_exit(moments: Moments, states: Vectors, targets: Vectors) -> tuple[Exit, float]:
     """The closed form whose lambda brings held-out `states` closest to their `targets`, and that lambda."""
     return max(
         ((moments.solve(value), value) for value in LAMBDAS),
@@ -80,31 +81,26 @@ def choose_exit(moments: Moments, states: Array, targets: Array) -> tuple[Exit, 
     )
 
 
-def mean_cosine(rows: Array, others: Array) -> float:
+def mean_cosine(rows: Vectors, others: Vectors) -> float:
     """The mean cosine between each row and its counterpart.
 
     >>> mean_cosine(np.float32([[1, 0], [2, 2]]), np.float32([[3, 0], [1, 1]]))
     1.0
     """
-    return round(float(np.mean(np.sum(unit_rows(rows) * unit_rows(others), axis=1))), 6)
+    return round(float(np.mean(np.sum(unit_length(rows) * unit_length(others), axis=1))), 6)
 
 
-def similarity_agreement(rows: Array, others: Array) -> float:
+def similarity_agreement(rows: Vectors, others: Vectors) -> float:
     """How well cosines between `rows` follow those between `others`: their correlation over all pairs, 0 if alike.
 
     >>> similarity_agreement(np.ones((3, 2), np.float32), np.eye(3, dtype=np.float32))
     0.0
     """
     pairs = np.triu_indices(len(rows), 1)
-    ours, theirs = ((unit_rows(side) @ unit_rows(side).T)[pairs] for side in (rows, others))
+    ours, theirs = ((unit_length(side) @ unit_length(side).T)[pairs] for side in (rows, others))
     with np.errstate(invalid="ignore"):  # the last token of every text may be the same one: nothing to correlate
         found = float(np.corrcoef(ours, theirs)[0, 1])
     return round(found, 6) if found == found else 0.0
-
-
-def unit_rows(rows: Array) -> Array:
-    """`rows` scaled to unit length; a row of zeros stays as it is."""
-    return _single(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
 
 
 def narrow(exits: Iterable[tuple[int, Exit]], depth: int, dims: int) -> dict[int, Exit]:
@@ -112,5 +108,5 @@ def narrow(exits: Iterable[tuple[int, Exit]], depth: int, dims: int) -> dict[int
     return {at: exit_.first(dims) if dims < exit_.dims else exit_ for at, exit_ in exits if at <= depth}
 
 
-def _single(values: npt.NDArray[np.floating]) -> Array:
+def _single(values: npt.NDArray[np.floating]) -> Vectors:
     return np.ascontiguousarray(values, dtype=np.float32)

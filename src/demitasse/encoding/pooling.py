@@ -1,18 +1,18 @@
-"""From token states to one vector a text, and the sentence-transformers config that says which way.
+"""`Pooling`: which tokens make the state of a text, and the sentence-transformers config that says so. No torch.
 
-Padding is told apart by the attention mask alone, so left and right padding give the same vectors.
+Pooling itself runs on torch (torch_model/torch_pooling.py) or inside an exported graph.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from demitasse.encoding.packed_tokens import Ids
 from demitasse.errors import FolderError
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 # mode -> its flag in the sentence-transformers config, in the order in which that library concatenates them.
 _FLAGS = {
@@ -70,52 +70,14 @@ class Pooling:
         names = [_NEW_NAMES.get(mode, mode) for mode in self.modes]
         return {"embedding_dimension": width, "pooling_mode": names, **tail}
 
-    def __call__(self, hidden: Tensor, mask: Tensor, prompt_tokens: int = 0) -> Tensor:
-        """The states (B, len(modes) * D) of token states `hidden` (B, T, D) under `mask` (B, T)."""
-        kept = mask if self.include_prompt or not prompt_tokens else without_prompt(mask, prompt_tokens)
-        return self.over(hidden, kept, mask)
 
-    def over(self, hidden: Tensor, kept: Tensor, mask: Tensor) -> Tensor:
-        """The same over the tokens of `kept` (B, T) only, which are some of the real ones."""
-        import torch
+def without_prompt(mask: Ids, prompt_tokens: int) -> Ids:
+    """`mask` (B, T) less the first `prompt_tokens` real tokens of each text; a text that is all prompt keeps its own.
 
-        pooled = [_pool(mode, hidden, kept, mask) for mode in self.modes]
-        return pooled[0] if len(pooled) == 1 else torch.cat(pooled, dim=-1)
+    Padding may be on either side. `torch_model.torch_pooling.without_prompt` is the same for tensors.
 
-    def token_weights(self, kept: Tensor, mask: Tensor) -> Tensor | None:
-        """What each token counts for (B, T), where pooling is a weighted sum; `None` where it is not."""
-        if len(self.modes) > 1 or self.modes[0] not in ("mean", "mean_sqrt_len", "weightedmean"):
-            return None
-        weights, divisor = _weighed(self.modes[0], kept.float(), mask)
-        return weights / divisor
-
-
-def _pool(mode: str, hidden: Tensor, kept: Tensor, mask: Tensor) -> Tensor:
-    import torch
-
-    if mode in ("cls", "last"):
-        length = kept.shape[1]
-        position = kept.int().argmax(1) if mode == "cls" else length - 1 - kept.flip(1).int().argmax(1)
-        return hidden[torch.arange(len(hidden), device=hidden.device), position]
-    inside = kept.bool().unsqueeze(-1)  # (B, T, 1)
-    if mode == "max":
-        return hidden.masked_fill(~inside, float("-inf")).amax(1)
-    weights, divisor = _weighed(mode, kept.to(hidden.dtype), mask)
-    # Sums in fp32, whatever the states are in; zeros at the padding, since 0 * inf would poison the sum.
-    total = (hidden.masked_fill(~inside, 0) * weights.unsqueeze(-1)).sum(1, dtype=torch.float32)
-    return (total / divisor).to(hidden.dtype)
-
-
-def _weighed(mode: str, kept: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """What each token counts for (B, T), in the number format of `kept`, and what their sum is divided by, in fp32."""
-    import torch
-
-    weights = kept * mask.cumsum(1).to(kept.dtype) if mode == "weightedmean" else kept  # the n-th real token weighs n
-    count = weights.sum(1, keepdim=True, dtype=torch.float32).clamp(min=1e-9)
-    return weights, count.sqrt() if mode == "mean_sqrt_len" else count
-
-
-def without_prompt(mask: Tensor, prompt_tokens: int | Tensor) -> Tensor:
-    """`mask` less the first `prompt_tokens` real tokens of each row (all of them kept if nothing else is there)."""
+    >>> without_prompt(np.array([[1, 1, 1, 0], [0, 0, 1, 1]]), 2).tolist()
+    [[0, 0, 1, 0], [0, 0, 1, 1]]
+    """
     rest = mask * (mask.cumsum(1) > prompt_tokens)
-    return rest.where(rest.any(1, keepdim=True), mask)
+    return np.where(rest.any(1, keepdims=True), rest, mask)

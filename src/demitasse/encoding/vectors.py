@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from demitasse.encoding.exits import unit_rows
 from demitasse.errors import DataError
 
 Vectors = npt.NDArray[np.float32]
@@ -32,6 +31,17 @@ DTYPES: dict[str, np.dtype[Any]] = {
 STORED = tuple(DTYPES)
 _LARGEST_FLOAT16 = 65504
 _LARGEST_INT8 = 127  # -128 stays unused, so that a number and its opposite are as large
+
+
+def unit_length(vectors: Vectors) -> Vectors:
+    """Each of `vectors` (B, D) scaled to unit length; zeros stay zeros, as with torch's `normalize`.
+
+    >>> unit_length(np.float32([[3, 4], [0, 0]])).tolist()
+    [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
+    """
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
+    scaled: Vectors = vectors / np.maximum(lengths, np.float32(1e-12))
+    return scaled
 
 
 def columns(dims: int, kind: str) -> int:
@@ -101,7 +111,7 @@ def restore(stored: npt.ArrayLike, kind: str, dims: int | None = None) -> Vector
     if kind == "binary":
         bits = np.unpackbits(rows, axis=1, count=dims)
         return (2 * bits.astype(np.float32) - 1) / np.float32(math.sqrt(dims))
-    return unit_rows(rows.astype(np.float32))
+    return unit_length(rows.astype(np.float32))
 
 
 def check_kind(kind: str) -> str:

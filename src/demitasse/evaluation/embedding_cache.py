@@ -19,8 +19,9 @@ import numpy.typing as npt
 
 from demitasse._version import __version__
 from demitasse.cut import Cut
-from demitasse.encoding.encoder import Encoder, Vectors
+from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.fingerprints import fingerprint
+from demitasse.encoding.vectors import Vectors
 from demitasse.errors import DataError
 from demitasse.host.atomic import new_file
 

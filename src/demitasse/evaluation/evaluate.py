@@ -16,7 +16,8 @@ import numpy as np
 
 from demitasse.cut import Cut, grid, usual_dims
 from demitasse.data.pairs import Source
-from demitasse.encoding.encoder import Encoder, Vectors
+from demitasse.encoding.encoder import Encoder
+from demitasse.encoding.vectors import Vectors
 from demitasse.errors import CutError, DataError
 from demitasse.evaluation.bootstrap import RESAMPLES, resampled_many
 from demitasse.evaluation.embedding_cache import EmbeddingCache

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from demitasse.encoding.encoder import Encoder, Vectors
-from demitasse.encoding.exits import unit_rows
+from demitasse.encoding.encoder import Encoder
+from demitasse.encoding.vectors import Vectors, unit_length
 from demitasse.evaluation.embedding_cache import EmbeddingCache, encode_layers
 from demitasse.evaluation.tasks import Task
 
@@ -59,4 +59,4 @@ def texts_of(task: Task) -> dict[str | None, list[str]]:
 
 def narrowed(rows: Vectors, dims: int) -> Vectors:
     """The first `dims` of each row, made of unit length again."""
-    return rows if dims == rows.shape[1] else unit_rows(rows[:, :dims])
+    return rows if dims == rows.shape[1] else unit_length(rows[:, :dims])

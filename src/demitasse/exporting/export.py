@@ -19,10 +19,11 @@ from demitasse._version import __version__
 from demitasse.cut import Cut
 from demitasse.encoding.block_encoder import open_blocks
 from demitasse.encoding.block_files import FINGERPRINT, TOKENIZER, names_at
-from demitasse.encoding.encoder import Encoder, Vectors
+from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.fingerprints import fingerprint
 from demitasse.encoding.manifest import MARK, RECORD, SCHEMA
 from demitasse.encoding.ort_sessions import Values, run_model
+from demitasse.encoding.vectors import Vectors
 from demitasse.errors import DataError, FolderError
 from demitasse.exporting.graphs import block_graphs, whole_graph
 from demitasse.exporting.int8 import quantized

@@ -27,8 +27,9 @@ from demitasse.encoding.pooling import Pooling
 from demitasse.errors import BackboneError, reason
 from demitasse.exporting.attention_fusion import drop_unneeded, fuse_attention
 from demitasse.torch_model.backbone import forward, layer_input, layer_output
-from demitasse.torch_model.readout import Readout, embed, unit
+from demitasse.torch_model.readout import Readout, embed, unit_length
 from demitasse.torch_model.torch_encoder import TorchEncoder
+from demitasse.torch_model.torch_pooling import pool, pool_over
 
 OPSET = 23  # the first with one operator for attention
 _SIZES = ((2, 7), (3, 11))  # batch and tokens of two samples: all different, so that a shape tells its axes apart
@@ -179,7 +180,7 @@ class _Exit(nn.Module):
     def forward(self, hidden: Tensor, attention_mask: Tensor, pooled_mask: Tensor) -> Tensor:
         for module in self.tail:
             hidden = module(hidden)
-        return embed(self.readout, self.pooling.over(hidden, pooled_mask, attention_mask))
+        return embed(self.readout, pool_over(self.pooling, hidden, pooled_mask, attention_mask))
 
 
 class _Whole(nn.Module):
@@ -189,7 +190,7 @@ class _Whole(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         hidden = forward(self.model, {"input_ids": input_ids, "attention_mask": attention_mask})
-        return unit(embed(self.readout, self.pooling(hidden, attention_mask)), self.dims)
+        return unit_length(embed(self.readout, pool(self.pooling, hidden, attention_mask))[:, : self.dims])
 
 
 def _fp32_copy(encoder: TorchEncoder) -> nn.Module:

@@ -15,7 +15,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from demitasse.cut import Cut
-from demitasse.encoding.encoder import Encoder, Vectors
+from demitasse.encoding.encoder import Encoder
+from demitasse.encoding.vectors import Vectors
 from demitasse.errors import DataError, MissingExtra
 
 try:

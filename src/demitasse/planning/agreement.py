@@ -18,8 +18,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from demitasse.encoding.encoder import Vectors
 from demitasse.encoding.text_checks import checked
+from demitasse.encoding.vectors import Vectors
 from demitasse.errors import DataError
 from demitasse.evaluation.metrics import Values, spearman
 from demitasse.evaluation.tasks import rankings

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from demitasse.cut import Cut
-from demitasse.encoding.encoder import Encoder, Vectors
-from demitasse.encoding.vectors import restore, store
+from demitasse.encoding.encoder import Encoder
+from demitasse.encoding.vectors import Vectors, restore, store
 from demitasse.errors import DataError
 from demitasse.evaluation.bootstrap import interval, resampled
 from demitasse.evaluation.embedding_cache import encode_layers

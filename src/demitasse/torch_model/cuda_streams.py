@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from demitasse.cut import Cut
-from demitasse.encoding.encoder import Vectors
+from demitasse.encoding.vectors import Vectors
 
 
 class Lanes:

@@ -122,7 +122,7 @@ def _write_transformer(encoder: TorchEncoder, folder: Path) -> None:
 
 def _manifest(encoder: TorchEncoder) -> dict[str, Any]:
     full = encoder.full
-    fitted = [entry for entry in encoder.record.get("cuts", ()) if _fits(Cut.parse(entry["cut"]), full)]
+    fitted = [entry for entry in encoder.record.get("cuts", ()) if Cut.parse(entry["cut"]).fits(full)]
     return {
         "schema": SCHEMA,
         "demitasse": __version__,
@@ -138,10 +138,6 @@ def _manifest(encoder: TorchEncoder) -> dict[str, Any]:
         "source": encoder.record.get("source"),
         "matryoshka_dimensions": usual_dims(full.dims),
     }
-
-
-def _fits(cut: Cut, full: Cut) -> bool:
-    return cut.layers <= full.layers and cut.dims <= full.dims
 
 
 def _exit_tensors(encoder: TorchEncoder) -> dict[str, Any]:

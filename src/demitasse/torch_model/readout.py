@@ -83,13 +83,13 @@ def embed(readout: Readout, states: Tensor) -> Tensor:
     """The embeddings (B, D) of `states` (B, S) in fp32, not yet cut nor of unit length."""
     rows = states.float()
     for step in readout:
-        rows = functional.normalize(rows, dim=-1) if isinstance(step, Normalize) else step(rows)
+        rows = unit_length(rows) if isinstance(step, Normalize) else step(rows)
     return rows
 
 
-def unit(rows: Tensor, dims: int) -> Tensor:
-    """The first `dims` of `rows`, of unit length."""
-    return functional.normalize(rows[:, :dims], dim=-1)
+def unit_length(vectors: Tensor) -> Tensor:
+    """Each of `vectors` (B, D) scaled to unit length; zeros stay zeros."""
+    return functional.normalize(vectors, dim=-1)
 
 
 def output_dims(readout: Readout, state_dims: int) -> int:

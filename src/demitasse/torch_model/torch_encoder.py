@@ -16,13 +16,14 @@ from torch import Tensor
 
 from demitasse.cut import Cut
 from demitasse.encoding.batching import token_batches, windows
-from demitasse.encoding.encoder import Encoder, Vectors
+from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.exits import Exit, narrow
 from demitasse.encoding.fingerprints import fingerprint, reading
 from demitasse.encoding.packed_tokens import PackedTokens
 from demitasse.encoding.pooling import Pooling
 from demitasse.encoding.reader import Reader
 from demitasse.encoding.text_checks import checked
+from demitasse.encoding.vectors import Vectors
 from demitasse.encoding.word_cache import WordTokens
 from demitasse.encoding.word_processes import WordProcesses
 from demitasse.host.machine import cores
@@ -30,7 +31,8 @@ from demitasse.torch_model.backbone import Backbone
 from demitasse.torch_model.cuda_streams import Lanes, Launched, to_host
 from demitasse.torch_model.device_tokens import DeviceTokens
 from demitasse.torch_model.devices import pace, short_name
-from demitasse.torch_model.readout import Dense, Readout, embed, exit_readout, unit
+from demitasse.torch_model.readout import Dense, Readout, embed, exit_readout, unit_length
+from demitasse.torch_model.torch_pooling import pool
 
 WINDOWS_ALONE = 2  # windows of text that are read before other processes are asked to help
 WORKERS = 8  # such processes at most, and at most half as many as there are cores
@@ -160,7 +162,7 @@ class TorchEncoder(Encoder):
             states = self._launch(rows, depths, prefix, advance)
             with torch.inference_mode():
                 embedded = {depth: embed(self.readout(depth), states[depth]) for depth in depths}
-                vectors = {cut: to_host(unit(embedded[cut.layers], cut.dims)) for cut in cuts}
+                vectors = {cut: to_host(unit_length(embedded[cut.layers][:, : cut.dims])) for cut in cuts}
             launched.append(Launched(vectors))
             if len(launched) > ahead:
                 yield launched.popleft().fetched()  # outside the block: a generator would leave its caller in it
@@ -215,8 +217,8 @@ class TorchEncoder(Encoder):
                     ids, mask, padded = packed.batch(number, self.reader.pad_id)
                     # Where nothing is padded, attention without a mask is faster.
                     inputs = {"input_ids": ids, "attention_mask": mask} if padded else {"input_ids": ids}
-                    pool = partial(self.pooling, mask=mask, prompt_tokens=prompt_tokens)
-                    for depth, state in self.backbone.states(inputs, depths, pool).items():
+                    pooled = partial(pool, self.pooling, mask=mask, prompt_tokens=prompt_tokens)
+                    for depth, state in self.backbone.states(inputs, depths, pooled).items():
                         parts[depth].append(state.float())
                 advance(len(ids))
             lanes.join(parts)

@@ -12,11 +12,12 @@ import torch
 
 from demitasse.encoding.batching import windows
 from demitasse.encoding.encoder import Encoder
-from demitasse.encoding.exits import Array, Exit, Moments, choose_exit, mean_cosine, similarity_agreement
+from demitasse.encoding.exits import Exit, Moments, choose_exit, mean_cosine, similarity_agreement
+from demitasse.encoding.vectors import Vectors
 from demitasse.encoding.text_checks import checked
 from demitasse.errors import DataError
 from demitasse.host.progress import progress_bar
-from demitasse.torch_model.readout import Dense, as_modules, embed, on_device, unit
+from demitasse.torch_model.readout import Dense, as_modules, embed, on_device, unit_length
 from demitasse.torch_model.torch_encoder import TorchEncoder
 from demitasse.training import refine_exits as refining
 
@@ -86,7 +87,7 @@ def fit_exits(
     return replace(encoder, exits=exits, head=head, record=record)
 
 
-def _measured(exits: dict[int, Exit], held_out: Sample, targets: Array) -> list[dict[str, Any]]:
+def _measured(exits: dict[int, Exit], held_out: Sample, targets: Vectors) -> list[dict[str, Any]]:
     measured = []
     for depth, exit_ in exits.items():
         vectors = exit_(held_out.vectors(depth))
@@ -104,10 +105,10 @@ class Sample:
     def __init__(self, size: int, seed: int) -> None:
         self._size = size
         self._random = np.random.default_rng(seed)
-        self._kept: dict[int | str, Array] = {}
+        self._kept: dict[int | str, Vectors] = {}
         self.seen = 0
 
-    def add(self, states: dict[int | str, Array]) -> None:
+    def add(self, states: dict[int | str, Vectors]) -> None:
         """Offer a window of texts: the n-th vector of every array belongs to the same text."""
         count = len(next(iter(states.values())))
         if not self._kept:
@@ -120,7 +121,7 @@ class Sample:
                 for key, part in states.items():
                     self._kept[key][slot] = part[number]
 
-    def vectors(self, key: int | str) -> Array:
+    def vectors(self, key: int | str) -> Vectors:
         """The sampled states at a depth, or the embeddings under "target"."""
         return self._kept[key][: min(self.seen, self._size)]
 
@@ -136,7 +137,7 @@ class _Seen:
     digest: str = ""
     _hash: Any = field(default_factory=hashlib.sha256)
 
-    def add(self, sentences: Sequence[str], states: dict[int | str, Array]) -> None:
+    def add(self, sentences: Sequence[str], states: dict[int | str, Vectors]) -> None:
         for sentence in sentences:
             self._hash.update(sentence.encode("utf-8") + b"\n")
         held = (np.arange(self.count, self.count + len(sentences)) % HELD_OUT_EVERY) == HELD_OUT_EVERY - 1
@@ -170,13 +171,13 @@ def _gather(encoder: TorchEncoder, sentences: Iterable[str], seed: int, progress
     return seen
 
 
-def _states(encoder: TorchEncoder, window: Sequence[str]) -> dict[int | str, Array]:
+def _states(encoder: TorchEncoder, window: Sequence[str]) -> dict[int | str, Vectors]:
     """The states at every depth below the last, and the full embedding as "target"."""
     layers, dims = encoder.full
     states = encoder.states(window, range(layers + 1))
     with torch.inference_mode():
-        target = unit(embed(encoder.readout(layers), states.pop(layers)), dims)
-    kept: dict[int | str, Array] = {depth: state.cpu().numpy() for depth, state in states.items()}
+        target = unit_length(embed(encoder.readout(layers), states.pop(layers))[:, :dims])
+    kept: dict[int | str, Vectors] = {depth: state.cpu().numpy() for depth, state in states.items()}
     return {**kept, "target": target.cpu().numpy()}
 
 

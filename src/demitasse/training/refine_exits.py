@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from demitasse.encoding.exits import Array, Exit
+from demitasse.encoding.exits import Exit
+from demitasse.encoding.vectors import Vectors
 from demitasse.objectives.losses import cosine_distance, similarity_divergence, similarity_targets
 
 TEMPERATURE = 0.03
@@ -25,7 +26,7 @@ ACROSS = 2.0  # weight of similarities to full-depth embeddings: keeps depths co
 ANCHOR = 5.0  # weight of the cosine to the text's own full-depth embedding
 
 
-def learn_order(embeddings: Array, seed: int, advance: Callable[[int], None]) -> Array:
+def learn_order(embeddings: Vectors, seed: int, advance: Callable[[int], None]) -> Vectors:
     """A rotation (D, D), to be applied as embeddings @ rotation, after which prefixes keep most of the similarities."""
     vectors = torch.from_numpy(embeddings)
     dims = vectors.shape[1]
@@ -50,8 +51,8 @@ def learn_order(embeddings: Array, seed: int, advance: Callable[[int], None]) ->
 
 def refine_exits(
     exits: Mapping[int, Exit],
-    states: Mapping[int, Array],
-    targets: Array,
+    states: Mapping[int, Vectors],
+    targets: Vectors,
     seed: int,
     advance: Callable[[int], None],
 ) -> dict[int, Exit]:

@@ -17,11 +17,11 @@ from torch.utils.checkpoint import checkpoint
 from demitasse.encoding.batching import token_batches
 from demitasse.encoding.exits import Exit
 from demitasse.encoding.packed_tokens import PackedTokens
-from demitasse.encoding.pooling import without_prompt
 from demitasse.torch_model.backbone import Backbone
 from demitasse.torch_model.device_tokens import DeviceTokens
 from demitasse.torch_model.readout import Dense, Normalize, Readout
 from demitasse.torch_model.torch_encoder import TorchEncoder
+from demitasse.torch_model.torch_pooling import pool_over, token_weights, without_prompt
 
 # A forward pass with this many tokens is worth closing: starting another beats padding shorter texts to its length.
 LEAST_TOKENS = {"cuda": 16384}
@@ -74,9 +74,9 @@ class Student(nn.Module):
                 own = prompt_tokens.to(self.device)[packed.order[begin : begin + len(ids)]]
                 kept = without_prompt(mask, own.unsqueeze(-1))
             begin += len(ids)
-            weights = self._origin.pooling.token_weights(kept, mask)
+            weights = token_weights(self._origin.pooling, kept, mask)
             # One product per depth where that is enough: a step waits for the host more than for the GPU.
-            over = partial(self._origin.pooling.over, kept=kept, mask=mask)
+            over = partial(pool_over, self._origin.pooling, kept=kept, mask=mask)
             pool = over if weights is None else partial(_summed, weights.unsqueeze(1))
             inputs = {"input_ids": ids, "attention_mask": mask} if padded else {"input_ids": ids}
             with _recomputed(self.backbone.layers) if self._recompute else nullcontext():
