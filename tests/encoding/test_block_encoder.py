@@ -15,7 +15,7 @@ import pytest
 from demitasse import Cut, CutError, DataError, DeviceError, Encoder, FolderError, __version__, fit_exits, grid, load
 from demitasse.encoding.block_encoder import WINDOW, BlockEncoder
 from demitasse.encoding.block_files import FINGERPRINT, names_at
-from demitasse.encoding.manifest import MARK
+from demitasse.encoding.manifest import MANIFEST
 from demitasse.host.bundled import BUILT_IN, corpus
 
 TEXTS = corpus()[:60]
@@ -74,7 +74,7 @@ def test_only_the_blocks_of_the_cut_are_opened(copy: Path) -> None:
 def test_a_saved_cut_holds_only_its_blocks(blocks: Encoder, tmp_path: Path) -> None:
     blocks.cut(layers=1, dims=64).save(tmp_path / "small")
     files = {path.name for path in (tmp_path / "small").iterdir()}
-    assert files == {MARK, "tokenizer.json", *(f"{name}.onnx" for name in names_at(1))}
+    assert files == {MANIFEST, "tokenizer.json", *(f"{name}.onnx" for name in names_at(1))}
     again = load(tmp_path / "small")
     assert again.full == Cut(1, 64)
     np.testing.assert_allclose(again.encode(TEXTS), blocks.cut(1, 64).encode(TEXTS), atol=1e-6)
@@ -87,7 +87,7 @@ def test_a_saved_cut_says_what_it_is_a_cut_of(blocks: Encoder, tmp_path: Path) -
     small.save(tmp_path / "small")
     again = load(tmp_path / "small")
     assert again.fingerprint == small.fingerprint != blocks.fingerprint
-    whole, part = (json.loads((folder / MARK).read_text()) for folder in (BUILT_IN, tmp_path / "small"))
+    whole, part = (json.loads((folder / MANIFEST).read_text()) for folder in (BUILT_IN, tmp_path / "small"))
     for same in ("fingerprint", "precision", "source", "objective", "data", "reader"):
         assert part[same] == whole[same]
     # Of what was measured, as much as holds for the cut.
@@ -177,12 +177,12 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "half a tokenizer": (lambda f: half(f / "tokenizer.json"), "tokenizer.json has .* bytes and should have"),
     "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "tokenizer.json cannot be read"),
     "a later schema": (
-        lambda f: (f / MARK).write_text(json.dumps({"kind": "blocks", "schema": 99})),
+        lambda f: (f / MANIFEST).write_text(json.dumps({"kind": "blocks", "schema": 99})),
         f"has schema 99, and this demitasse {__version__} reads schema 1; pip install --upgrade",
     ),
     "a bare manifest": (
-        lambda f: (f / MARK).write_text(json.dumps({"kind": "blocks", "schema": 1})),
-        "lacks something .KeyError.'full'",
+        lambda f: (f / MANIFEST).write_text(json.dumps({"kind": "blocks", "schema": 1})),
+        "has no field 'full'",
     ),
 }
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from demitasse import Cut, DeviceError, Encoder, FolderError, load
 from demitasse.encoding.exits import Exit
-from demitasse.encoding.manifest import MARK
+from demitasse.encoding.manifest import MANIFEST
 from demitasse.torch_model.readout import Dense
 
 TEXTS = zoo.sentences(20, seed=3)
@@ -100,7 +100,7 @@ def test_what_is_saved_says_what_it_is(encoder: Encoder, tmp_path: Path) -> None
         },
     )
     made.cut(layers=2).save(tmp_path / "m")
-    manifest = json.loads((tmp_path / "m" / MARK).read_text())
+    manifest = json.loads((tmp_path / "m" / MANIFEST).read_text())
     assert manifest["schema"] == 1
     assert manifest["full"] == "2x32"
     assert manifest["exits"] == [0, 1, 2]
@@ -188,12 +188,12 @@ def edit(name: str, **values: object) -> Callable[[Path], object]:
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        (edit(MARK, schema=99), "has schema 99, and this demitasse .* reads schema 1"),
-        (edit(MARK, full="5x32"), "says 5 layers and config.json 3"),
-        (edit(MARK, full="3x99"), "says 99 dims, but 32 come out"),
-        (edit(MARK, exits=[0, 1, 2, 7]), "do not agree"),
-        (lambda f: (f / MARK).write_text("{"), "cannot be read as JSON"),
-        (lambda f: (f / MARK).write_text("[]"), "has schema None"),
+        (edit(MANIFEST, schema=99), "has schema 99, and this demitasse .* reads schema 1"),
+        (edit(MANIFEST, full="5x32"), "says 5 layers and config.json 3"),
+        (edit(MANIFEST, full="3x99"), "says 99 dims, but 32 come out"),
+        (edit(MANIFEST, exits=[0, 1, 2, 7]), "do not agree"),
+        (lambda f: (f / MANIFEST).write_text("{"), "cannot be read as JSON"),
+        (lambda f: (f / MANIFEST).write_text("[]"), "has schema None"),
         (lambda f: (f / "exits.safetensors").unlink(), "exits.safetensors is missing"),
         (lambda f: (f / "exits.safetensors").write_bytes(b"no tensors"), "is not a whole safetensors file"),
         (lambda f: (f / "model.safetensors").write_bytes(b"junk" * 99), "no model can be read from"),

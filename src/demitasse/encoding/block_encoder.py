@@ -6,7 +6,7 @@ import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from demitasse.encoding.batching import token_batches, windows
 from demitasse.encoding.block_files import TOKENIZER, Blocks, names_at
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.fingerprints import fingerprint, reading
-from demitasse.encoding.manifest import MARK, record_of
+from demitasse.encoding.manifest import MANIFEST, Manifest
 from demitasse.encoding.ort_sessions import PROVIDERS, choose_provider
 from demitasse.encoding.packed_tokens import Batch, PackedTokens
 from demitasse.encoding.pooling import Pooling, without_prompt
@@ -28,7 +28,6 @@ from demitasse.encoding.text_checks import checked
 from demitasse.encoding.vectors import Vectors, unit_length
 from demitasse.errors import DeviceError, FolderError, reason
 from demitasse.host.atomic import new_folder
-from demitasse.host.json_files import write_json
 from demitasse.host.machine import cores
 
 WINDOW = 2048  # texts held at a time, twice over: one window is read and tokenised while another is computed
@@ -46,7 +45,7 @@ class BlockEncoder(Encoder):
     pooling: Pooling
     layers: int
     dims: int
-    manifest: Mapping[str, Any] = field(default_factory=dict)
+    manifest: Manifest
 
     @property
     def full(self) -> Cut:
@@ -56,17 +55,17 @@ class BlockEncoder(Encoder):
     @property
     def record(self) -> Mapping[str, Any]:  # type: ignore[override]
         """Where it comes from, what was fitted or trained."""
-        return record_of(self.manifest)
+        return self.manifest.record
 
     @property
     def architecture(self) -> str:
         """The class of the model that was exported, such as `BertModel`."""
-        return str(self.manifest["architecture"])
+        return self.manifest.architecture
 
     @property
     def exit_depths(self) -> list[int]:
         """The depths that have an exit of their own."""
-        return [depth for depth in self.manifest["exits"] if depth <= self.layers]
+        return [depth for depth in self.manifest.exits if depth <= self.layers]
 
     @property
     def runtime(self) -> str:
@@ -86,7 +85,7 @@ class BlockEncoder(Encoder):
     @property
     def precision(self) -> str:
         """The number format of the weights."""
-        return str(self.manifest["precision"])
+        return self.manifest.precision
 
     @cached_property
     def fingerprint(self) -> str:
@@ -102,29 +101,13 @@ class BlockEncoder(Encoder):
 
     def save(self, folder: str | Path) -> None:
         """Write this encoder as a folder of blocks, of which a cut needs only the first."""
-        with new_folder(Path(folder), MARK) as aside:
+        with new_folder(Path(folder), MANIFEST) as aside:
             files = [TOKENIZER, *(f"{name}.onnx" for name in names_at(self.layers))]
             for name in files:
                 shutil.copyfile(self.blocks.folder / name, aside / name)
-            sizes = {name: (aside / name).stat().st_size for name in files}
-            manifest = {**self.manifest, **self._facts_of_cut(), "files": sizes}
-            write_json(aside / MARK, manifest)
-            open_blocks(aside, manifest)
-
-    def _facts_of_cut(self) -> dict[str, Any]:
-        """What the manifest says of the whole model, as far as it holds for this cut; fingerprint and source stay."""
-        fitted = [(entry, Cut.parse(entry["cut"])) for entry in self.manifest.get("cuts") or ()]
-        facts: dict[str, Any] = {
-            "full": str(self.full),
-            "exits": self.exit_depths,
-            "cuts": [entry for entry, cut in fitted if cut.fits(self.full)],
-        }
-        compared = self.manifest.get("against_torch")
-        if compared:
-            cosines = compared["mean_cosine"].items()
-            kept = {depth: cosine for depth, cosine in cosines if int(depth) <= self.layers}
-            facts["against_torch"] = {**compared, "mean_cosine": kept}
-        return facts
+            manifest = self.manifest.narrowed(self.full, aside).with_files(files)
+            manifest.write()
+            open_blocks(manifest)
 
     def _cut_to(self, cut: Cut) -> BlockEncoder:
         return replace(self, layers=cut.layers, dims=cut.dims)
@@ -197,24 +180,19 @@ def _done(result: dict[Cut, Vectors]) -> Future[dict[Cut, Vectors]]:
     return future
 
 
-def open_blocks(
-    folder: Path, manifest: Mapping[str, Any], device: str | None = None, dtype: str | None = None
-) -> BlockEncoder:
-    """The encoder kept in a folder of blocks, of which `manifest` tells; nothing but its tokenizer is read yet."""
+def open_blocks(manifest: Manifest, device: str | None = None, dtype: str | None = None) -> BlockEncoder:
+    """The encoder in a folder of blocks; nothing but its tokenizer is read yet."""
+    folder = manifest.folder
     if dtype is not None:
         raise DeviceError(
-            f"{folder} holds {manifest.get('precision')} blocks, so dtype {dtype!r} cannot be chosen; leave it out, or "
+            f"{folder} holds {manifest.precision} blocks, so dtype {dtype!r} cannot be chosen; leave it out, or "
             "load the model they were exported from"
         )
-    try:
-        full, reading = Cut.parse(manifest["full"]), manifest["reader"]
-        blocks = Blocks(folder, manifest["fingerprint"], manifest["files"], choose_provider(device))
-        pooling = Pooling(tuple(manifest["pooling"]["modes"]), manifest["pooling"]["include_prompt"])
-        blocks.check(full.layers)
-        reader = Reader(_tokens(folder / TOKENIZER, reading["max_tokens"]), **reading)
-    except (KeyError, TypeError) as problem:
-        raise FolderError(f"{folder / MARK} lacks something ({problem!r}); copy or export the model again") from problem
-    return BlockEncoder(blocks, reader, pooling, full.layers, full.dims, manifest)
+    full, reading = manifest.full, manifest.reading
+    blocks = Blocks(folder, manifest.fingerprint, manifest.files, choose_provider(device))
+    blocks.check(full.layers)
+    reader = Reader(_tokens(folder / TOKENIZER, reading["max_tokens"]), **reading)
+    return BlockEncoder(blocks, reader, manifest.pooling, full.layers, full.dims, manifest)
 
 
 def _tokens(path: Path, max_tokens: int) -> Tokens:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from demitasse.encoding.block_encoder import open_blocks
 from demitasse.encoding.encoder import Encoder
-from demitasse.encoding.manifest import read_manifest
+from demitasse.encoding.manifest import Manifest
 from demitasse.errors import FolderError
 from demitasse.extras import TRAIN, need
 from demitasse.host.bundled import BUILT_IN
@@ -31,10 +31,10 @@ def load(model: str | Path | None = None, *, device: str | None = None, dtype: s
     Cut(layers=3, dims=32)
     """
     folder = BUILT_IN if model is None else _local_folder(model)
-    manifest = read_manifest(folder) or {}
-    if manifest.get("kind") == "blocks":
-        return open_blocks(folder, manifest, device, dtype)
-    if manifest.get("kind") == "onnx":
+    manifest = Manifest.read(folder)
+    if manifest is not None and manifest.kind == "blocks":
+        return open_blocks(manifest, device, dtype)
+    if manifest is not None and manifest.kind == "onnx":
         raise FolderError(f"{folder} is one ONNX graph for other programs; export blocks to load a model here")
     need(f"reading {folder.name}, which is not a folder of blocks,", TRAIN)
     from demitasse.torch_model.model_folder import read

@@ -33,14 +33,15 @@ _LARGEST_FLOAT16 = 65504
 _LARGEST_INT8 = 127  # -128 stays unused, so that a number and its opposite are as large
 
 
-def unit_length(vectors: Vectors) -> Vectors:
-    """Each of `vectors` (B, D) scaled to unit length; zeros stay zeros, as with torch's `normalize`.
+def unit_length(vectors: npt.NDArray[np.floating]) -> Vectors:
+    """Each of `vectors` (B, D) scaled to unit length, in float32; zeros stay zeros, as with torch's `normalize`.
 
     >>> unit_length(np.float32([[3, 4], [0, 0]])).tolist()
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
     """
-    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
-    scaled: Vectors = vectors / np.maximum(lengths, np.float32(1e-12))
+    single = np.asarray(vectors, np.float32)
+    lengths = np.sqrt(np.einsum("ij,ij->i", single, single))[:, None]
+    scaled: Vectors = single / np.maximum(lengths, np.float32(1e-12))
     return scaled
 
 

@@ -10,7 +10,6 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -20,8 +19,7 @@ from demitasse.cut import Cut
 from demitasse.encoding.block_encoder import open_blocks
 from demitasse.encoding.block_files import FINGERPRINT, TOKENIZER, names_at
 from demitasse.encoding.encoder import Encoder
-from demitasse.encoding.fingerprints import fingerprint
-from demitasse.encoding.manifest import MARK, RECORD, SCHEMA
+from demitasse.encoding.manifest import MANIFEST, Manifest
 from demitasse.encoding.ort_sessions import Values, run_model
 from demitasse.encoding.vectors import Vectors
 from demitasse.errors import DataError, FolderError
@@ -29,7 +27,6 @@ from demitasse.exporting.graphs import block_graphs, whole_graph
 from demitasse.exporting.int8 import quantized
 from demitasse.host.atomic import new_folder
 from demitasse.host.bundled import corpus
-from demitasse.host.json_files import write_json
 from demitasse.host.progress import progress_bar
 from demitasse.torch_model.torch_encoder import TorchEncoder
 
@@ -107,22 +104,17 @@ def export_traced(
     precision, as_blocks = "int8" if format.endswith("int8") else "fp32", format.startswith("blocks")
     feeds = list(_unpadded(encoder, scales)) if precision == "int8" else []
     graphs, steps = (_blocks, 2 * len(names_at(encoder.full.layers))) if as_blocks else (_whole, 2)
-    with new_folder(Path(out), MARK) as aside:
-        manifest = _manifest(encoder, format.removesuffix("-int8"), precision)
+    with new_folder(Path(out), MANIFEST) as aside:
+        manifest = Manifest.of_export(aside, encoder, format.removesuffix("-int8"), precision)
         with progress_bar("exporting", steps, show=progress) as advance:
             for name, graph in graphs(encoder, traced, feeds, advance):
-                _write_graph(graph, aside / f"{name}.onnx", manifest["fingerprint"])
+                _write_graph(graph, aside / f"{name}.onnx", manifest.fingerprint)
                 advance(1)
         _write_tokenizer(encoder, aside)
-        manifest["files"] = {path.name: path.stat().st_size for path in sorted(aside.iterdir())}
-        write_json(aside / MARK, manifest)
-        vectors = (
-            _blocks_vectors(encoder, aside, manifest, checks) if as_blocks else _whole_vectors(encoder, aside, checks)
-        )
+        manifest = manifest.with_files(sorted(path.name for path in aside.iterdir()))
+        vectors = _blocks_vectors(encoder, manifest, checks) if as_blocks else _whole_vectors(encoder, aside, checks)
         difference, cosines = _compared(vectors, checks, encoder, precision)
-        measured = {str(depth): round(cosine, 6) for depth, cosine in cosines.items()}
-        manifest["against_torch"] = {"sentences": len(checks), "max_difference": difference, "mean_cosine": measured}
-        write_json(aside / MARK, manifest)
+        manifest.with_comparison(len(checks), difference, cosines).write()
     return Exported(Path(out), format, encoder.full, difference, cosines, _size(Path(out)))
 
 
@@ -191,30 +183,6 @@ def _check_tokenizer(encoder: TorchEncoder) -> None:
         )
 
 
-def _manifest(encoder: TorchEncoder, kind: str, precision: str) -> dict[str, Any]:
-    reader = encoder.reader
-    return {
-        "schema": SCHEMA,
-        "kind": kind,
-        "demitasse": __version__,
-        "fingerprint": fingerprint([precision, encoder.fingerprint])[:16],
-        "precision": precision,
-        "full": str(encoder.full),
-        "architecture": encoder.architecture,
-        "pooling": {"modes": list(encoder.pooling.modes), "include_prompt": encoder.pooling.include_prompt},
-        "reader": {
-            "max_tokens": reader.max_tokens,
-            "prompts": dict(reader.prompts),
-            "default_prompt": reader.default_prompt,
-            "lowercase": reader.lowercase,
-            "pad_id": reader.pad_id,
-            "empty_id": reader.empty_id,
-        },
-        "exits": encoder.exit_depths,
-        **{key: encoder.record.get(key) for key in RECORD},
-    }
-
-
 def _split(sentences: list[str]) -> tuple[list[str], list[str]]:
     """Sentences to compare on, and sentences to take scales from; some of both also joined into longer texts."""
     if len(sentences) < LEAST_SENTENCES:
@@ -241,10 +209,8 @@ def _unpadded(encoder: TorchEncoder, texts: Sequence[str]) -> Iterator[Values]:
         yield {"input_ids": batch.ids, "attention_mask": batch.mask}
 
 
-def _blocks_vectors(
-    encoder: TorchEncoder, folder: Path, manifest: Mapping[str, Any], texts: Sequence[str]
-) -> dict[Cut, Vectors]:
-    blocks = open_blocks(folder, manifest)
+def _blocks_vectors(encoder: TorchEncoder, manifest: Manifest, texts: Sequence[str]) -> dict[Cut, Vectors]:
+    blocks = open_blocks(manifest)
     return blocks.encode_cuts(texts, [Cut(depth, encoder.dims) for depth in range(encoder.full.layers + 1)])
 
 

@@ -13,17 +13,15 @@ A demitasse folder is a sentence-transformers folder plus two files:
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors.numpy import save_file
 
-from demitasse._version import __version__
-from demitasse.cut import Cut, usual_dims
+from demitasse.cut import usual_dims
 from demitasse.encoding.exits import Exit
-from demitasse.encoding.manifest import MARK, SCHEMA, read_manifest, record_of
+from demitasse.encoding.manifest import MANIFEST, Manifest
 from demitasse.encoding.reader import Reader
 from demitasse.errors import FolderError
 from demitasse.host.atomic import new_folder
@@ -32,7 +30,7 @@ from demitasse.torch_model.backbone import find_backbone
 from demitasse.torch_model.devices import choose_device, choose_dtype
 from demitasse.torch_model.hf_tokenizer import empty_id, tokenizer_at, tokens_of
 from demitasse.torch_model.hf_weights import read_model, write_model
-from demitasse.torch_model.readout import NORMALIZE, Dense, Normalize, Readout, as_modules, on_device, output_dims
+from demitasse.torch_model.readout import NORMALIZE, Dense, Readout, as_modules, on_device, output_dims
 from demitasse.torch_model.st_layout import Layout, read_layout, read_tensors, write_layout
 from demitasse.torch_model.torch_encoder import TorchEncoder
 
@@ -47,7 +45,7 @@ def read(folder: Path, device: str | None, dtype: str | None, name: str) -> Torc
     Encoder(3x32, BertModel, mean, cpu)
     """
     place = choose_device(device)
-    manifest = read_manifest(folder)
+    manifest = Manifest.read(folder)
     layout = read_layout(folder)
     backbone = find_backbone(read_model(str(layout.transformer), choose_dtype(dtype, place), place))
     tokenizer = tokenizer_at(str(layout.transformer))
@@ -68,7 +66,7 @@ def read(folder: Path, device: str | None, dtype: str | None, name: str) -> Torc
         head, record = on_device(layout.head, place), {"source": {"name": name}}
         encoder = TorchEncoder(backbone, reader, layout.pooling, dims, head, record=record)
     else:
-        encoder = _elastic(folder, manifest, TorchEncoder(backbone, reader, layout.pooling, state_dims))
+        encoder = _elastic(manifest, TorchEncoder(backbone, reader, layout.pooling, state_dims))
     _check_widths(folder, encoder)
     return encoder
 
@@ -88,7 +86,7 @@ def save(encoder: TorchEncoder, folder: str | Path) -> None:
         raise FolderError(
             f"a {backbone.name} of 0 layers cannot be saved, since transformers cannot run one; keep at least 1 layer"
         )
-    with new_folder(target, MARK) as aside:
+    with new_folder(target, MANIFEST) as aside:
         _write_transformer(encoder, aside)
         head = as_modules(encoder.readout(encoder.full.layers), encoder.state_dims, encoder.dims)
         reader = encoder.reader
@@ -103,7 +101,8 @@ def save(encoder: TorchEncoder, folder: str | Path) -> None:
         )
         write_layout(aside, layout, backbone.width)
         save_file(_exit_tensors(encoder), aside / _EXITS)
-        write_json(aside / MARK, _manifest(encoder))
+        activations = [step.activation if isinstance(step, Dense) else None for step in encoder.head]
+        Manifest.of_torch_model(aside, encoder, activations).write()
         _check_copy(encoder, aside)
 
 
@@ -118,26 +117,6 @@ def _write_transformer(encoder: TorchEncoder, folder: Path) -> None:
         backend.no_truncation()
         backend.no_padding()
     tokenizer.save_pretrained(str(folder))
-
-
-def _manifest(encoder: TorchEncoder) -> dict[str, Any]:
-    full = encoder.full
-    fitted = [entry for entry in encoder.record.get("cuts", ()) if Cut.parse(entry["cut"]).fits(full)]
-    return {
-        "schema": SCHEMA,
-        "demitasse": __version__,
-        "full": str(full),
-        "exits": sorted(encoder.exits),
-        "head": [
-            {"step": "normalize"} if isinstance(step, Normalize) else {"step": "dense", "activation": step.activation}
-            for step in encoder.head
-        ],
-        "cuts": fitted,
-        "objective": encoder.record.get("objective"),
-        "data": encoder.record.get("data"),
-        "source": encoder.record.get("source"),
-        "matryoshka_dimensions": usual_dims(full.dims),
-    }
 
 
 def _exit_tensors(encoder: TorchEncoder) -> dict[str, Any]:
@@ -163,31 +142,31 @@ def _check_copy(encoder: TorchEncoder, folder: Path) -> None:
         )
 
 
-def _elastic(folder: Path, manifest: Mapping[str, Any], plain: TorchEncoder) -> TorchEncoder:
+def _elastic(manifest: Manifest, plain: TorchEncoder) -> TorchEncoder:
     """`plain` with the exits, the head and the dims of a demitasse folder."""
+    folder, full = manifest.folder, manifest.full
     tensors = {name: tensor.float() for name, tensor in read_tensors(folder / _EXITS).items()}
     try:
         exits = {
             depth: Exit(*(tensors[f"{depth}.{part}"].numpy() for part in ("weight", "bias")))
-            for depth in manifest["exits"]
+            for depth in manifest.exits
         }
         head: Readout = tuple(
             NORMALIZE
-            if step["step"] == "normalize"
-            else Dense(tensors[f"head.{index}.weight"], tensors.get(f"head.{index}.bias"), step["activation"])
-            for index, step in enumerate(manifest["head"])
+            if activation is None
+            else Dense(tensors[f"head.{index}.weight"], tensors.get(f"head.{index}.bias"), activation)
+            for index, activation in enumerate(manifest.head)
         )
-        full = Cut.parse(manifest["full"])
-    except (KeyError, TypeError) as problem:
-        raise FolderError(f"{folder / MARK} and {_EXITS} do not agree ({problem!r}); save the model again") from problem
+    except KeyError as problem:
+        raise FolderError(
+            f"{folder / MANIFEST} and {_EXITS} do not agree ({problem!r}); save the model again"
+        ) from problem
     if full.layers != plain.full.layers:
         raise FolderError(
-            f"{folder / MARK} says {full.layers} layers and config.json {plain.full.layers}; save the model again"
+            f"{folder / MANIFEST} says {full.layers} layers and config.json {plain.full.layers}; save the model again"
         )
-    record = record_of(manifest)
-    return TorchEncoder(
-        plain.backbone, plain.reader, plain.pooling, full.dims, on_device(head, plain.device), exits, record
-    )
+    head = on_device(head, plain.device)
+    return TorchEncoder(plain.backbone, plain.reader, plain.pooling, full.dims, head, exits, manifest.record)
 
 
 def _check_widths(folder: Path, encoder: TorchEncoder) -> None:
