@@ -13,7 +13,8 @@ import onnx
 import pytest
 
 from demitasse import Cut, CutError, DataError, DeviceError, Encoder, FolderError, __version__, fit_exits, grid, load
-from demitasse.encoding.block_encoder import WINDOW, BlockEncoder
+from demitasse.encoding.batching import pace
+from demitasse.encoding.block_encoder import BlockEncoder
 from demitasse.encoding.block_files import FINGERPRINT, names_at
 from demitasse.encoding.manifest import MANIFEST
 from demitasse.host.bundled import BUILT_IN, corpus
@@ -118,7 +119,7 @@ def test_a_stream_is_read_a_window_or_two_ahead(blocks: Encoder) -> None:
 
     rows = list(islice(blocks.cut(layers=0).encode_iter(endless()), 3))  # type: ignore[arg-type]
     assert len(rows) == 3
-    assert read == 2 * WINDOW
+    assert read == 2 * pace("blocks", "cpu").window
 
 
 def test_nothing_to_encode_gives_no_rows(blocks: Encoder) -> None:

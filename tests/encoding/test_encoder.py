@@ -10,7 +10,7 @@ import torch
 import zoo
 
 from demitasse import Cut, CutError, DataError, Encoder, grid, load
-from demitasse.torch_model.devices import pace
+from demitasse.encoding.batching import pace
 from demitasse.torch_model.hf_tokenizer import tokens_of
 
 TEXTS = zoo.sentences(40)
@@ -104,7 +104,7 @@ def test_an_endless_stream_is_read_a_window_at_a_time(encoder: Encoder) -> None:
 
     rows = encoder.cut(layers=0).encode_iter(stream())
     first = next(rows)
-    assert read == pace(encoder.device).window
+    assert read == pace(encoder.runtime, encoder.device_kind).window
     np.testing.assert_allclose(first, encoder.cut(layers=0).encode([TEXTS[1]])[0], atol=1e-5)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from demitasse import DataError, load, restore, store
-from demitasse.encoding.vectors import DTYPES, STORED, columns, vector_bytes
+from demitasse.encoding.vectors import STORAGE_TYPES, STORED, columns, vector_bytes
 
 ROWS = arrays(
     np.float32,
@@ -24,7 +24,7 @@ def cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 @given(ROWS, st.sampled_from(STORED))
 def test_what_is_kept_has_the_bytes_it_should(rows: np.ndarray, kind: str) -> None:
     kept = store(rows, kind)
-    assert kept.dtype == DTYPES[kind]
+    assert kept.dtype == STORAGE_TYPES[kind]
     assert kept.shape == (len(rows), columns(rows.shape[1], kind))
     assert kept[0].nbytes == vector_bytes(rows.shape[1], kind)
     back = restore(kept, kind, rows.shape[1])

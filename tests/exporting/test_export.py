@@ -13,7 +13,8 @@ import zoo
 from sentence_transformers import SentenceTransformer
 
 from demitasse import Cut, DataError, Encoder, FolderError, export, fit_exits, grid, load
-from demitasse.exporting.export import FORMATS, export_traced
+from demitasse.encoding.precision import EXPORT_FORMATS
+from demitasse.exporting.export import export_traced
 
 TEXTS = [*zoo.sentences(30, seed=5), "", "kan " * 60]
 
@@ -110,7 +111,7 @@ def test_int8_too_far_from_torch_is_not_written(
 
 
 def test_bad_requests_are_named(encoder: Encoder, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="'tflite' is not known; use one of " + ", ".join(FORMATS)):
+    with pytest.raises(DataError, match="'tflite' is not known; use one of " + ", ".join(EXPORT_FORMATS)):
         export(encoder, tmp_path / "x", format="tflite")
     with pytest.raises(DataError, match="3 sentences are too few to check an export"):
         export(encoder, tmp_path / "x", sentences=["a", "b", "c"])

@@ -14,7 +14,7 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from demitasse.encoding.vectors import DTYPES, Stored, check_kind, columns, store
+from demitasse.encoding.vectors import STORAGE_TYPES, Stored, check_kind, columns, store
 from demitasse.errors import DataError
 from demitasse.host.atomic import new_file
 
@@ -62,7 +62,7 @@ def _write_npy(rows: Iterable[tuple[str, Stored]], dims: int, kind: str, file: B
         count += 1
         file.write(vector.tobytes())
     file.seek(0)
-    file.write(_npy_header(count, columns(dims, kind), DTYPES[kind].str))
+    file.write(_npy_header(count, columns(dims, kind), STORAGE_TYPES[kind].str))
     file.seek(0, 2)
     return count
 

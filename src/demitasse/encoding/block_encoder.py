@@ -15,7 +15,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from demitasse.cut import Cut
-from demitasse.encoding.batching import token_batches, windows
+from demitasse.encoding.batching import pace, token_batches, windows
 from demitasse.encoding.block_files import TOKENIZER, Blocks, names_at
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.fingerprints import fingerprint, reading
@@ -29,11 +29,6 @@ from demitasse.encoding.vectors import Vectors, unit_length
 from demitasse.errors import DeviceError, FolderError, reason
 from demitasse.host.atomic import new_folder
 from demitasse.host.machine import cores
-
-WINDOW = 2048  # texts held at a time, twice over: one window is read and tokenised while another is computed
-CHARACTERS = 1 << 22  # of them, about
-TOKENS = 512  # padded tokens in a batch on a CPU: its activations fit the cache of a core
-TOKENS_ELSEWHERE = 16384  # on a GPU
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -120,14 +115,15 @@ class BlockEncoder(Encoder):
         on_cpu = self.blocks.provider == PROVIDERS["cpu"]
         workers = cores() if on_cpu else 1
         pool = ThreadPoolExecutor(workers, "demitasse")
+        feed = pace(self.runtime, self.device_kind)
         ahead: deque[_Window] = deque()
         try:
-            for window in windows(checked(texts), WINDOW, CHARACTERS):
+            for window in windows(checked(texts), feed.window, feed.characters):
                 rows = self.reader.read(window, prefix)
                 lengths = rows.lengths.tolist()
                 # A few texts are spread over the cores, too.
-                budget = min(TOKENS, -(-sum(lengths) // workers)) if on_cpu else TOKENS_ELSEWHERE
-                batches = token_batches(lengths, budget)
+                budget = min(feed.budget, -(-sum(lengths) // workers)) if on_cpu else feed.budget
+                batches = token_batches(lengths, budget, feed.least)
 
                 def embed(batch: list[int], rows: PackedTokens = rows) -> dict[Cut, Vectors]:
                     return self._embed(self.reader.padded(rows, batch), cuts, prompt_tokens)

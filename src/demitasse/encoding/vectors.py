@@ -21,14 +21,14 @@ from demitasse.errors import DataError
 Vectors = npt.NDArray[np.float32]
 Stored = npt.NDArray[Any]
 
-# How each kind is kept; a binary vector is bytes of eight dims each.
-DTYPES: dict[str, np.dtype[Any]] = {
+# The number format of each kind; a binary vector is bytes of eight dims each.
+STORAGE_TYPES: dict[str, np.dtype[Any]] = {
     "float32": np.dtype("<f4"),
     "float16": np.dtype("<f2"),
     "int8": np.dtype("i1"),
     "binary": np.dtype("u1"),
 }
-STORED = tuple(DTYPES)
+STORED = tuple(STORAGE_TYPES)
 _LARGEST_FLOAT16 = 65504
 _LARGEST_INT8 = 127  # -128 stays unused, so that a number and its opposite are as large
 
@@ -61,7 +61,7 @@ def vector_bytes(dims: int, kind: str) -> int:
     >>> [vector_bytes(100, kind) for kind in STORED]
     [400, 200, 100, 13]
     """
-    return columns(dims, kind) * DTYPES[check_kind(kind)].itemsize
+    return columns(dims, kind) * STORAGE_TYPES[check_kind(kind)].itemsize
 
 
 def store(vectors: npt.ArrayLike, kind: str) -> Stored:
@@ -85,7 +85,7 @@ def store(vectors: npt.ArrayLike, kind: str) -> Stored:
         raise DataError(
             f"a vector has a number beyond {_LARGEST_FLOAT16}, where float16 ends; give rows of unit length"
         )
-    return rows.astype(DTYPES[kind])
+    return rows.astype(STORAGE_TYPES[kind])
 
 
 def restore(stored: npt.ArrayLike, kind: str, dims: int | None = None) -> Vectors:
@@ -99,7 +99,7 @@ def restore(stored: npt.ArrayLike, kind: str, dims: int | None = None) -> Vector
     >>> restore(store([[0.8, -0.4, 0.1, 0.5]], "binary"), "binary", dims=4).tolist()
     [[0.5, -0.5, 0.5, 0.5]]
     """
-    wanted = DTYPES[check_kind(kind)]
+    wanted = STORAGE_TYPES[check_kind(kind)]
     held = np.asarray(stored)
     if held.dtype != wanted:
         raise DataError(f"{kind} vectors are of type {wanted}, not {held.dtype}; name the kind that store was given")

@@ -21,6 +21,7 @@ from demitasse.encoding.block_files import FINGERPRINT, TOKENIZER, names_at
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.manifest import MANIFEST, Manifest
 from demitasse.encoding.ort_sessions import Values, run_model
+from demitasse.encoding.precision import EXPORT_FORMATS
 from demitasse.encoding.vectors import Vectors
 from demitasse.errors import DataError, FolderError
 from demitasse.exporting.graphs import block_graphs, whole_graph
@@ -30,7 +31,6 @@ from demitasse.host.bundled import corpus
 from demitasse.host.progress import progress_bar
 from demitasse.torch_model.torch_encoder import TorchEncoder
 
-FORMATS = ("blocks", "blocks-int8", "onnx", "onnx-int8", "sentence-transformers")
 FP32_BOUND = 1e-4  # largest difference of any number in any vector
 INT8_BOUND = 0.98  # least mean cosine at any depth
 CHECKED = 64  # sentences of the comparison; the others give the scales of int8
@@ -91,8 +91,8 @@ def export_traced(
     progress: bool | None = None,
 ) -> Exported:
     """What `export` does; `traced`, a folder of fp32 blocks of the same encoder, saves tracing it once more."""
-    if format not in FORMATS:
-        raise DataError(f"export format {format!r} is not known; use one of {', '.join(FORMATS)}")
+    if format not in EXPORT_FORMATS:
+        raise DataError(f"export format {format!r} is not known; use one of {', '.join(EXPORT_FORMATS)}")
     if not isinstance(encoder, TorchEncoder):
         raise DataError("an encoder of blocks cannot be exported again; load the model it was exported from")
     if format == "sentence-transformers":

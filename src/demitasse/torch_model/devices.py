@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 import subprocess
 import sys
-from dataclasses import dataclass
 
 import torch
 
 from demitasse.errors import DeviceError
 
-DTYPES = {
+TORCH_DTYPES = {
     "float32": torch.float32,
     "fp32": torch.float32,
     "float16": torch.float16,
@@ -19,24 +18,6 @@ DTYPES = {
     "bfloat16": torch.bfloat16,
     "bf16": torch.bfloat16,
 }
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How texts are fed to a device: enough at a time to keep it busy, not so many that its memory fills."""
-
-    window: int  # texts held at a time
-    characters: int  # of them, about
-    budget: int  # padded tokens in a batch
-    least: int  # tokens of a batch from which on it is worth beginning another rather than padding
-
-
-_PACES = {"cuda": Pace(65536, 1 << 22, 131072, 32768), "mps": Pace(4096, 1 << 20, 16384, 4096)}
-
-
-def pace(device: torch.device) -> Pace:
-    """How to feed `device`."""
-    return _PACES.get(device.type, Pace(4096, 1 << 24, 2048, 0))
 
 
 def choose_device(name: str | None) -> torch.device:
@@ -61,9 +42,9 @@ def choose_dtype(name: str | None, device: torch.device) -> torch.dtype:
     """
     if name is None:
         return torch.float32
-    if name not in DTYPES:
+    if name not in TORCH_DTYPES:
         raise DeviceError(f"dtype {name!r} is not known; use 'float32', 'float16' or 'bfloat16'")
-    dtype = DTYPES[name]
+    dtype = TORCH_DTYPES[name]
     if device.type == "cpu" and dtype is not torch.float32 and not _cpu_can_multiply(dtype):
         raise DeviceError(f"dtype {name!r} crashes on this CPU; use 'float32'")
     return dtype
@@ -75,7 +56,7 @@ def short_name(dtype: torch.dtype) -> str:
     >>> short_name(torch.bfloat16)
     'bf16'
     """
-    return min((name for name, known in DTYPES.items() if known is dtype), key=len, default=str(dtype))
+    return min((name for name, known in TORCH_DTYPES.items() if known is dtype), key=len, default=str(dtype))
 
 
 @functools.cache

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from demitasse.cut import Cut
-from demitasse.encoding.batching import token_batches, windows
+from demitasse.encoding.batching import pace, token_batches, windows
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.exits import Exit, narrow
 from demitasse.encoding.fingerprints import fingerprint, reading
@@ -30,7 +30,7 @@ from demitasse.host.machine import cores
 from demitasse.torch_model.backbone import Backbone
 from demitasse.torch_model.cuda_streams import Lanes, Launched, to_host
 from demitasse.torch_model.device_tokens import DeviceTokens
-from demitasse.torch_model.devices import pace, short_name
+from demitasse.torch_model.devices import short_name
 from demitasse.torch_model.readout import Dense, Readout, embed, exit_readout, unit_length
 from demitasse.torch_model.torch_pooling import pool
 
@@ -171,8 +171,8 @@ class TorchEncoder(Encoder):
 
     def _token_windows(self, texts: Iterable[str], prefix: str, ahead: int) -> Iterator[PackedTokens]:
         """The token ids of each window of `texts`, `ahead` windows of them made in another thread."""
-        speed = pace(self.device)
-        parts = windows(checked(texts), speed.window, speed.characters)
+        feed = pace(self.runtime, self.device_kind)
+        parts = windows(checked(texts), feed.window, feed.characters)
         if not ahead:
             yield from (self.reader.read(part, prefix) for part in parts)
             return
@@ -205,8 +205,8 @@ class TorchEncoder(Encoder):
     ) -> dict[int, Tensor]:
         """The states of texts in their order, computed with those of like length together; a GPU may still be at it."""
         prompt_tokens = 0 if self.pooling.include_prompt else self.reader.prompt_tokens(prefix)
-        speed = pace(self.device)
-        packed = DeviceTokens(rows, token_batches(rows.lengths.tolist(), speed.budget, speed.least), self.device)
+        feed = pace(self.runtime, self.device_kind)
+        packed = DeviceTokens(rows, token_batches(rows.lengths.tolist(), feed.budget, feed.least), self.device)
         parts: dict[int, list[Tensor]] = {
             depth: [torch.empty(0, self.state_dims, device=self.device)] for depth in depths
         }
