@@ -5,9 +5,10 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from demitasse.cut import Cut, grid
+from demitasse.encoding.precision import PRECISIONS
 from demitasse.encoding.vectors import STORED, vector_bytes
 from demitasse.planning.budget import PREFER, Budget
-from demitasse.planning.profile import PRECISIONS, MeasuredCut, Profile, Timing
+from demitasse.planning.profile import MeasuredCut, Profile, Timing
 
 # Few values, so that rows tie on one axis and another all the time.
 _FEW = st.sampled_from([0.5, 1.0, 2.0, 4.0])

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from demitasse._version import __version__
+from demitasse.encoding.precision import BLOCK_FORMATS
 from demitasse.errors import DataError
 from demitasse.host.atomic import new_file
 from demitasse.host.bundled import REPORT
 from demitasse.planning.deploy import exported_precisions
 from demitasse.planning.measure import BUILT_IN_NAME
-from demitasse.planning.precisions import BLOCK_FORMATS
 from demitasse.planning.profile import MeasuredCut, Profile
 from demitasse.planning.profile_json import as_plain, row_as_plain
 

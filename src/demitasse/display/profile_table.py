@@ -11,10 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from demitasse.cut import Cut
+from demitasse.encoding.precision import PRECISIONS
 from demitasse.encoding.vectors import STORED
 from demitasse.planning.budget import Budget
 from demitasse.planning.gate import Failure
-from demitasse.planning.profile import PRECISIONS, MeasuredCut, Profile
+from demitasse.planning.profile import MeasuredCut, Profile
 
 _OTHERS = "other models, whole"
 _NUMBERS = ("quality", "of full", "p50 ms", "p95 ms", "texts/s", "MB")

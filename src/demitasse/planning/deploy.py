@@ -8,9 +8,9 @@ from pathlib import Path
 from demitasse.encoding.block_encoder import BlockEncoder
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.loading import load
+from demitasse.encoding.precision import BLOCK_FORMATS
 from demitasse.errors import DataError, FolderError
 from demitasse.planning.measure import BUILT_IN_NAME
-from demitasse.planning.precisions import BLOCK_FORMATS
 from demitasse.planning.profile import MeasuredCut, Profile
 
 

@@ -13,13 +13,14 @@ from typing import Any, cast
 from demitasse.cut import Cut, grid, usual_dims
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.loading import load
+from demitasse.encoding.precision import PRECISIONS
 from demitasse.encoding.vectors import STORED, vector_bytes
 from demitasse.errors import CutError, DataError
 from demitasse.evaluation.tasks import Task
 from demitasse.host.machine import machine, versions
 from demitasse.host.progress import progress_bar
 from demitasse.planning.precisions import all_precisions
-from demitasse.planning.profile import PRECISIONS, MeasuredCut, Profile, Timing
+from demitasse.planning.profile import MeasuredCut, Profile, Timing
 from demitasse.planning.quality import AgreementJudge, Qualities, TaskJudge, quality_judge
 from demitasse.planning.timing import Encode, Work, plan_work, time_in_turns
 

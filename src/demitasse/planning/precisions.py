@@ -14,10 +14,9 @@ from pathlib import Path
 
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.loading import load
+from demitasse.encoding.precision import BLOCK_FORMATS
 from demitasse.errors import BackboneError, DataError, FolderError, MissingExtra
 from demitasse.extras import EXPORT, need
-
-BLOCK_FORMATS = {"fp32": "blocks", "int8": "blocks-int8"}  # the export format of each precision that blocks have
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from demitasse.cut import Cut
+from demitasse.encoding.precision import PRECISIONS
 from demitasse.encoding.vectors import STORED
 from demitasse.errors import DataError
 from demitasse.planning.budget import Budget, choose
 
-PRECISIONS = ("fp32", "fp16", "bf16", "int8")  # of the model's arithmetic, finest first
 AXES = ("quality", "latency", "speed", "vectors", "model")  # on which a row may beat another
 
 
