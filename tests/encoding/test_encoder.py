@@ -11,7 +11,7 @@ import zoo
 
 from demitasse import Cut, CutError, DataError, Encoder, grid, load
 from demitasse.encoding.batching import pace
-from demitasse.torch_model.hf_tokenizer import tokens_of
+from demitasse.torch_model.hf_tokenizer import batch_tokenizer
 
 TEXTS = zoo.sentences(40)
 
@@ -146,7 +146,7 @@ def test_strange_texts_have_defined_vectors(name: str, model_folder: Callable[..
 def test_a_tokenizer_that_makes_nothing_of_an_empty_text(encoder: Encoder) -> None:
     bare = zoo.tokenizer()
     bare.backend_tokenizer.post_processor = None
-    without = replace(encoder, reader=replace(encoder.reader, tokens=tokens_of(bare, 32)))
+    without = replace(encoder, reader=replace(encoder.reader, tokenizer=batch_tokenizer(bare, 32)))
     assert np.isfinite(without.encode(["", "kan"])).all()
 
 

@@ -10,15 +10,15 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from demitasse.encoding import word_cache as words
 from demitasse.encoding.block_files import TOKENIZER
-from demitasse.encoding.word_cache import WordTokens, word_tokens
+from demitasse.encoding.word_cache import WordCache, word_cache_for
 from demitasse.host.bundled import BUILT_IN, corpus
 
 LIMIT = 16
 
 
-def fresh() -> tuple[Tokenizer, WordTokens]:
+def fresh() -> tuple[Tokenizer, WordCache]:
     tokenizer = Tokenizer.from_file(str(BUILT_IN / TOKENIZER))
-    remembered = word_tokens(tokenizer, LIMIT)
+    remembered = word_cache_for(tokenizer, LIMIT)
     assert remembered is not None
     tokenizer.no_padding()
     tokenizer.enable_truncation(LIMIT)
@@ -52,7 +52,7 @@ TEXTS = st.lists(st.one_of(st.text(max_size=40), st.lists(st.sampled_from([*PIEC
 @given(TEXTS)
 def test_tokens_are_those_of_the_tokenizer(texts: list[str]) -> None:
     texts = [text.encode("utf-8", "replace").decode() for text in texts] * 2  # enough to be looked up at once
-    rows = REMEMBERED.batch(texts)
+    rows = REMEMBERED.tokenize(texts)
     for index, encoding in enumerate(TOKENIZER_ITSELF.encode_batch(texts)):
         assert rows.row(index) == encoding.ids
 
@@ -61,7 +61,7 @@ def test_long_texts_and_many_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words, "CHUNK", 1 << 10)
     tokenizer, remembered = fresh()
     texts = [*corpus(), "word " * 3000, "x" * 5000, "", "é" * 400]
-    rows = remembered.batch(texts)
+    rows = remembered.tokenize(texts)
     assert [rows.row(index) for index in range(len(rows))] == [row.ids for row in tokenizer.encode_batch(texts)]
 
 
@@ -70,18 +70,18 @@ def test_a_full_memory_starts_afresh(monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer, remembered = fresh()
     for start in range(0, 200, 40):
         texts = corpus()[start : start + 40]
-        rows = remembered.batch(texts)
+        rows = remembered.tokenize(texts)
         assert [rows.row(index) for index in range(40)] == [row.ids for row in tokenizer.encode_batch(texts)]
         assert len(remembered._memory.counts) < 1000
 
 
 def test_anew_it_remembers_nothing_and_gives_the_same() -> None:
     tokenizer, remembered = fresh()
-    remembered.batch(corpus()[:60])
+    remembered.tokenize(corpus()[:60])
     before = len(remembered._memory.counts)
-    again = remembered.anew()
+    again = remembered.fresh()
     assert len(again._memory.counts) == 0
-    rows = again.batch(corpus()[:90])
+    rows = again.tokenize(corpus()[:90])
     assert [rows.row(index) for index in range(90)] == [row.ids for row in tokenizer.encode_batch(corpus()[:90])]
     assert len(remembered._memory.counts) == before > 0
 
@@ -99,12 +99,12 @@ def test_a_prompt_is_counted_without_the_token_that_ends_a_text() -> None:
 
 
 def test_other_tokenizers_are_left_alone() -> None:
-    assert word_tokens(Tokenizer(models.BPE()), LIMIT) is None
+    assert word_cache_for(Tokenizer(models.BPE()), LIMIT) is None
     bert = json.loads(Tokenizer.from_file(str(BUILT_IN / TOKENIZER)).to_str())
     metaspace = Tokenizer.from_str(json.dumps(bert))
     metaspace.pre_tokenizer = pre_tokenizers.Metaspace()
-    assert word_tokens(metaspace, LIMIT) is None
-    assert word_tokens(Tokenizer.from_str(json.dumps(bert)), LIMIT, direction="left") is None
+    assert word_cache_for(metaspace, LIMIT) is None
+    assert word_cache_for(Tokenizer.from_str(json.dumps(bert)), LIMIT, direction="left") is None
     spaced = Tokenizer.from_str(json.dumps(bert))
     spaced.add_tokens(["two words"])
-    assert word_tokens(spaced, LIMIT) is None
+    assert word_cache_for(spaced, LIMIT) is None

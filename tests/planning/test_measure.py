@@ -195,20 +195,20 @@ def test_a_profile_says_where_and_when_it_was_made(profile: Profile, tmp_path: P
 def test_no_text_is_timed_that_was_met_before(blocks: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     """The memory of words is empty at the start of each turn, and that of the encoder itself is left alone."""
     blocks.encode(TEXTS)
-    remembered = len(blocks.reader.tokens._memory.counts)  # type: ignore[attr-defined]
+    remembered = len(blocks.reader.tokenizer._memory.counts)  # type: ignore[attr-defined]
     made = []
-    real = type(blocks.reader).anew
+    real = type(blocks.reader).fresh
 
-    def anew(self: object) -> object:
+    def fresh(self: object) -> object:
         made.append(real(self))  # type: ignore[arg-type]
-        assert len(made[-1].tokens._memory.counts) == 0  # type: ignore[attr-defined]
+        assert len(made[-1].tokenizer._memory.counts) == 0  # type: ignore[attr-defined]
         return made[-1]
 
-    monkeypatch.setattr(type(blocks.reader), "anew", anew)
+    monkeypatch.setattr(type(blocks.reader), "fresh", fresh)
     search = SearchTask("s", "s", tuple(TEXTS), ("kan",), ({0: 1.0},), (None,))
     measure(blocks, [search], options=MeasureOptions(cuts=[blocks.full], rounds=2, seconds=0.01))
     assert len(made) == 3  # to warm up, and for each round
-    assert all(len(reader.tokens._memory.counts) > 0 for reader in made)  # type: ignore[attr-defined]
+    assert all(len(reader.tokenizer._memory.counts) > 0 for reader in made)  # type: ignore[attr-defined]
     assert remembered > 0
 
 

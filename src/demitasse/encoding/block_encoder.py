@@ -23,7 +23,7 @@ from demitasse.encoding.manifest import MANIFEST, Manifest
 from demitasse.encoding.ort_sessions import PROVIDERS, choose_provider
 from demitasse.encoding.packed_tokens import Batch, PackedTokens
 from demitasse.encoding.pooling import Pooling, without_prompt
-from demitasse.encoding.reader import Reader, Tokens, rust_tokens
+from demitasse.encoding.reader import BatchTokenizer, Reader, fastest_tokenizer
 from demitasse.encoding.text_checks import checked
 from demitasse.encoding.vectors import Vectors, unit_length
 from demitasse.errors import DeviceError, FolderError, reason
@@ -187,13 +187,13 @@ def open_blocks(manifest: Manifest, device: str | None = None, dtype: str | None
     full, reading = manifest.full, manifest.reading
     blocks = Blocks(folder, manifest.fingerprint, manifest.files, choose_provider(device))
     blocks.check(full.layers)
-    reader = Reader(_tokens(folder / TOKENIZER, reading["max_tokens"]), **reading)
+    reader = Reader(_read_tokenizer(folder / TOKENIZER, reading["max_tokens"]), **reading)
     return BlockEncoder(blocks, reader, manifest.pooling, full.layers, full.dims, manifest)
 
 
-def _tokens(path: Path, max_tokens: int) -> Tokens:
+def _read_tokenizer(path: Path, max_tokens: int) -> BatchTokenizer:
     try:
         tokenizer = Tokenizer.from_file(str(path))
-        return rust_tokens(tokenizer, max_tokens, (tokenizer.truncation or {}).get("direction", "right"))
+        return fastest_tokenizer(tokenizer, max_tokens, (tokenizer.truncation or {}).get("direction", "right"))
     except Exception as problem:  # tokenizers raises plain Exception
         raise FolderError(f"{path} cannot be read ({reason(problem)}); copy or export the model again") from problem

@@ -10,13 +10,13 @@ from tokenizers import Tokenizer
 
 from demitasse.encoding.packed_tokens import Batch, PackedTokens
 from demitasse.encoding.text_checks import prompt_text
-from demitasse.encoding.word_cache import WordTokens, word_tokens
+from demitasse.encoding.word_cache import WordCache, word_cache_for
 
 
-class Tokens(Protocol):
-    """A tokenizer that adds its special tokens and cuts off at the model's limit."""
+class BatchTokenizer(Protocol):
+    """Tokenizes many texts at once: adds the special tokens and truncates to the model's limit."""
 
-    def batch(self, texts: list[str]) -> PackedTokens:
+    def tokenize(self, texts: list[str]) -> PackedTokens:
         """The token ids of each text."""
 
     def prompt_length(self, prompt: str) -> int:
@@ -24,12 +24,12 @@ class Tokens(Protocol):
 
 
 @dataclass(frozen=True)
-class RustTokens:
-    """The `Tokens` of any `tokenizers.Tokenizer`, which must have been told where to cut off."""
+class RustTokenizer:
+    """Any `tokenizers.Tokenizer` that has truncation enabled."""
 
     tokenizer: Tokenizer
 
-    def batch(self, texts: list[str]) -> PackedTokens:
+    def tokenize(self, texts: list[str]) -> PackedTokens:
         """The token ids of each text."""
         return PackedTokens.of([encoding.ids for encoding in self.tokenizer.encode_batch_fast(texts)])
 
@@ -39,21 +39,21 @@ class RustTokens:
         return len(encoding.ids) - (encoding.special_tokens_mask[-1] if encoding.ids else 0)
 
 
-def rust_tokens(tokenizer: Tokenizer, max_tokens: int, direction: str = "right") -> Tokens:
-    """`tokenizer` as a `Tokens`: word by word where its kind allows, which is much faster."""
-    words = word_tokens(tokenizer, max_tokens, direction)
-    if words is not None:
-        return words
+def fastest_tokenizer(tokenizer: Tokenizer, max_tokens: int, direction: str = "right") -> BatchTokenizer:
+    """`tokenizer` with a word cache where its kind allows one, which is much faster; else as it is."""
+    cached = word_cache_for(tokenizer, max_tokens, direction)
+    if cached is not None:
+        return cached
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_tokens, direction=direction)
-    return RustTokens(tokenizer)
+    return RustTokenizer(tokenizer)
 
 
 @dataclass(frozen=True, eq=False)
 class Reader:
     """How a model reads text: its tokenizer, how many tokens it takes, and its prompts."""
 
-    tokens: Tokens
+    tokenizer: BatchTokenizer
     max_tokens: int
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt: str | None = None
@@ -72,11 +72,11 @@ class Reader:
         if self.lowercase:
             whole = [text.lower() for text in whole]
         # A tokenizer without special tokens makes nothing of an empty text; the model still needs one token.
-        return self.tokens.batch(whole).without_empty(self.empty_id)
+        return self.tokenizer.tokenize(whole).without_empty(self.empty_id)
 
-    def anew(self) -> Reader:
-        """The same reader, as it was before it met any text."""
-        return replace(self, tokens=self.tokens.anew()) if isinstance(self.tokens, WordTokens) else self
+    def fresh(self) -> Reader:
+        """The same reader, as it was before it read any text."""
+        return replace(self, tokenizer=self.tokenizer.fresh()) if isinstance(self.tokenizer, WordCache) else self
 
     def padded(self, rows: PackedTokens, chosen: Sequence[int]) -> Batch:
         """The rows of `chosen` texts, all as long as the longest."""
@@ -84,4 +84,4 @@ class Reader:
 
     def prompt_tokens(self, prompt: str) -> int:
         """How many leading tokens of a text the prompt takes, for a pooling that leaves them out."""
-        return self.tokens.prompt_length(prompt.lower() if self.lowercase else prompt) if prompt else 0
+        return self.tokenizer.prompt_length(prompt.lower() if self.lowercase else prompt) if prompt else 0

@@ -38,8 +38,8 @@ _Int = npt.NDArray[np.int64]
 _Hash = npt.NDArray[np.uint64]
 
 
-class WordTokens:
-    """A `Tokens` that gives what its tokenizer gives, word by word."""
+class WordCache:
+    """A `BatchTokenizer` that gives what its tokenizer gives, from the words it remembers."""
 
     def __init__(self, tokenizer: Tokenizer, max_tokens: int, first: list[int], last: list[int]) -> None:
         self._tokenizer = tokenizer
@@ -54,7 +54,7 @@ class WordTokens:
         self._powers = _powers(_BASE, CHUNK)
         self._inverses = _powers(pow(_BASE, -1, 1 << 64), CHUNK)
 
-    def batch(self, texts: list[str]) -> PackedTokens:
+    def tokenize(self, texts: list[str]) -> PackedTokens:
         """The token ids of each text."""
         if len(texts) < FEW:
             return self._few(texts)
@@ -65,13 +65,13 @@ class WordTokens:
 
     def prompt_length(self, prompt: str) -> int:
         """How many leading tokens of a text the prompt takes."""
-        return int(self.batch([prompt]).lengths[0]) - len(self._last)
+        return int(self.tokenize([prompt]).lengths[0]) - len(self._last)
 
     def written(self) -> dict[str, Any]:
         """What another process needs to make the same."""
         return {"tokenizer": self._tokenizer.to_str(), "max_tokens": self._max_tokens}
 
-    def anew(self) -> WordTokens:
+    def fresh(self) -> WordCache:
         """The same with no word remembered."""
         other = copy.copy(self)
         other._lock, other._memory = threading.Lock(), _Memory()
@@ -207,7 +207,7 @@ def _chunks(texts: list[str]) -> Iterator[tuple[bytes, list[str]]]:
     yield "\0".join(texts[begin:]).encode(), texts[begin:]
 
 
-def word_tokens(tokenizer: Tokenizer, max_tokens: int, direction: str = "right") -> WordTokens | None:
+def word_cache_for(tokenizer: Tokenizer, max_tokens: int, direction: str = "right") -> WordCache | None:
     """`tokenizer` word by word, if its words are independent of one another; else `None`."""
     written: dict[str, Any] = json.loads(tokenizer.to_str())
     kinds = [(written[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
@@ -221,4 +221,4 @@ def word_tokens(tokenizer: Tokenizer, max_tokens: int, direction: str = "right")
     inner = [place for place, special in enumerate(probe.special_tokens_mask) if not special]
     if not inner or probe.ids[inner[0] : inner[-1] + 1] != bare.encode("a", add_special_tokens=False).ids:
         return None
-    return WordTokens(bare, max_tokens, probe.ids[: inner[0]], probe.ids[inner[-1] + 1 :])
+    return WordCache(bare, max_tokens, probe.ids[: inner[0]], probe.ids[inner[-1] + 1 :])

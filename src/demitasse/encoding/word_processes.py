@@ -1,7 +1,7 @@
 """Words looked up in other processes, where a GPU would otherwise wait for one core to read the texts.
 
 numpy and Python share one lock in a process, so threads do not help here. A worker finds texts joined by zero bytes in
-a file, and leaves the packed rows of `WordTokens` in it. Only their sizes go through its stdin and stdout: a pipe holds
+a file, and leaves the packed rows of `WordCache` in it. Only their sizes go through its stdin and stdout: a pipe holds
 64 KiB, and each time it is full or empty this process would wait for the lock that the thread which feeds the GPU
 hardly lets go of. A worker ends when its stdin does.
 """
@@ -24,21 +24,21 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from demitasse.encoding.packed_tokens import PackedTokens
-from demitasse.encoding.word_cache import WordTokens, word_tokens
+from demitasse.encoding.word_cache import WordCache, word_cache_for
 
 _SIZES = struct.Struct("<QQ")  # how many texts, and of them: bytes on the way to a worker, tokens on the way back
 _READY = b"!"
 
 
 class WordProcesses:
-    """A `Tokens` that gives what `tokens` gives, from several processes at once."""
+    """A `BatchTokenizer` that gives what `words` gives, from several processes at once."""
 
-    def __init__(self, tokens: WordTokens, count: int) -> None:
-        self._tokens = tokens
-        self._workers = [_Worker(tokens) for _ in range(count)]
+    def __init__(self, words: WordCache, count: int) -> None:
+        self._words = words
+        self._workers = [_WordProcess(words) for _ in range(count)]
         self._turn = threading.Lock()
 
-    def batch(self, texts: list[str]) -> PackedTokens:
+    def tokenize(self, texts: list[str]) -> PackedTokens:
         """The token ids of each text."""
         share = -(-len(texts) // len(self._workers)) or 1
         parts = [texts[start : start + share] for start in range(0, len(texts), share)]
@@ -46,16 +46,16 @@ class WordProcesses:
             asked = [worker.ask(part) for worker, part in zip(self._workers, parts, strict=False)]
             answers = [self._workers[place].answer() if sent else None for place, sent in enumerate(asked)]
         # A worker that was killed, or that could not be asked, is not missed.
-        rows = [self._tokens.batch(part) if rows is None else rows for part, rows in zip(parts, answers, strict=True)]
+        rows = [self._words.tokenize(part) if rows is None else rows for part, rows in zip(parts, answers, strict=True)]
         return PackedTokens.joined(rows or [PackedTokens.of([])])
 
     def prompt_length(self, prompt: str) -> int:
         """How many leading tokens of a text the prompt takes."""
-        return self._tokens.prompt_length(prompt)
+        return self._words.prompt_length(prompt)
 
 
-class _Worker:
-    def __init__(self, tokens: WordTokens) -> None:
+class _WordProcess:
+    def __init__(self, words: WordCache) -> None:
         self._file = tempfile.NamedTemporaryFile(prefix="demitasse-words-", buffering=0)  # noqa: SIM115 (while this lives)
         command = [sys.executable, "-m", "demitasse.encoding.word_processes", self._file.name]
         few = {**os.environ, "RAYON_NUM_THREADS": "4"}  # the tokenizer's own threads, in each of several workers
@@ -64,7 +64,7 @@ class _Worker:
         assert self._process.stdout is not None
         self._to, self._from = self._process.stdin, self._process.stdout
         weakref.finalize(self, _end, self._process)
-        self._alive, self._ready = self._send(json.dumps(tokens.written()).encode(), 1), False
+        self._alive, self._ready = self._send(json.dumps(words.written()).encode(), 1), False
 
     def ask(self, texts: list[str]) -> bool:
         """Hand over `texts`; false if the worker is no longer there, or cannot be asked about them."""
@@ -139,12 +139,12 @@ def main() -> None:
         told = json.loads(_question(source, file) or "null")
         if told is None:
             return
-        tokens = word_tokens(Tokenizer.from_str(told["tokenizer"]), told["max_tokens"])
-        assert tokens is not None
+        words = word_cache_for(Tokenizer.from_str(told["tokenizer"]), told["max_tokens"])
+        assert words is not None
         target.write(_READY)
         target.flush()
         while (joined := _question(source, file)) is not None:
-            rows = tokens.batch(joined.split("\0"))
+            rows = words.tokenize(joined.split("\0"))
             _put(file, rows.lengths.tobytes() + rows.ids.tobytes())
             target.write(_SIZES.pack(len(rows), len(rows.ids)))
             target.flush()

@@ -227,7 +227,7 @@ def _fresh_encoders(encoder: Encoder) -> Callable[[], Encode]:
     """Makes encoders that have not seen any text yet: words that were seen before are tokenised faster."""
 
     def make() -> Encode:
-        fresh: Encoder = replace(cast(Any, encoder), reader=encoder.reader.anew())
+        fresh: Encoder = replace(cast(Any, encoder), reader=encoder.reader.fresh())
         return lambda texts, prompt: fresh.encode(texts, prompt=prompt, progress=False)
 
     return make

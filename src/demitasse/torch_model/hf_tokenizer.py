@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from demitasse.encoding.packed_tokens import PackedTokens
-from demitasse.encoding.reader import Tokens, rust_tokens
+from demitasse.encoding.reader import BatchTokenizer, fastest_tokenizer
 from demitasse.errors import FolderError, reason
 
 if TYPE_CHECKING:
@@ -32,12 +32,12 @@ def tokenizer_at(folder: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def tokens_of(tokenizer: PreTrainedTokenizerBase, max_tokens: int) -> Tokens:
+def batch_tokenizer(tokenizer: PreTrainedTokenizerBase, max_tokens: int) -> BatchTokenizer:
     """`tokenizer`, cutting off at `max_tokens`: the Rust one inside where there is one."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
-        return _SlowTokens(tokenizer, max_tokens)
-    return rust_tokens(backend, max_tokens, tokenizer.truncation_side)
+        return _PythonTokenizer(tokenizer, max_tokens)
+    return fastest_tokenizer(backend, max_tokens, tokenizer.truncation_side)
 
 
 def empty_id(tokenizer: PreTrainedTokenizerBase) -> int:
@@ -47,17 +47,17 @@ def empty_id(tokenizer: PreTrainedTokenizerBase) -> int:
 
 
 @dataclass(frozen=True)
-class _SlowTokens:
+class _PythonTokenizer:
     """A tokenizer written in Python, which has no Rust one inside."""
 
     tokenizer: PreTrainedTokenizerBase
     max_tokens: int
 
-    def batch(self, texts: list[str]) -> PackedTokens:
+    def tokenize(self, texts: list[str]) -> PackedTokens:
         if not texts:
             return PackedTokens.of([])
         return PackedTokens.of(self.tokenizer(texts, truncation=True, max_length=self.max_tokens)["input_ids"])
 
     def prompt_length(self, prompt: str) -> int:
-        row = self.batch([prompt]).row(0)
+        row = self.tokenize([prompt]).row(0)
         return len(row) - (row[-1] in self.tokenizer.all_special_ids if row else 0)

@@ -28,7 +28,7 @@ from demitasse.host.atomic import new_folder
 from demitasse.host.json_files import read_json, write_json
 from demitasse.torch_model.backbone import find_backbone
 from demitasse.torch_model.devices import choose_device, choose_dtype
-from demitasse.torch_model.hf_tokenizer import empty_id, tokenizer_at, tokens_of
+from demitasse.torch_model.hf_tokenizer import batch_tokenizer, empty_id, tokenizer_at
 from demitasse.torch_model.hf_weights import read_model, write_model
 from demitasse.torch_model.readout import NORMALIZE, Dense, Readout, as_modules, on_device, output_dims
 from demitasse.torch_model.st_layout import Layout, read_layout, read_tensors, write_layout
@@ -51,7 +51,7 @@ def read(folder: Path, device: str | None, dtype: str | None, name: str) -> Torc
     tokenizer = tokenizer_at(str(layout.transformer))
     max_tokens = _max_tokens(layout, tokenizer.model_max_length, backbone.model)
     reader = Reader(
-        tokens_of(tokenizer, max_tokens),
+        batch_tokenizer(tokenizer, max_tokens),
         max_tokens,
         layout.prompts,
         layout.default_prompt,

@@ -24,7 +24,7 @@ from demitasse.encoding.pooling import Pooling
 from demitasse.encoding.reader import Reader
 from demitasse.encoding.text_checks import checked
 from demitasse.encoding.vectors import Vectors
-from demitasse.encoding.word_cache import WordTokens
+from demitasse.encoding.word_cache import WordCache
 from demitasse.encoding.word_processes import WordProcesses
 from demitasse.host.machine import cores
 from demitasse.torch_model.backbone import Backbone
@@ -192,9 +192,9 @@ class TorchEncoder(Encoder):
     def _busy_reader(self) -> Reader:
         """The reader, its words looked up by other processes where there are cores to spare."""
         workers = min(WORKERS, cores() // 2)
-        if not isinstance(self.reader.tokens, WordTokens) or workers < 1:
+        if not isinstance(self.reader.tokenizer, WordCache) or workers < 1:
             return self.reader
-        return replace(self.reader, tokens=WordProcesses(self.reader.tokens, workers))
+        return replace(self.reader, tokenizer=WordProcesses(self.reader.tokenizer, workers))
 
     def _window_states(self, window: Sequence[str], depths: Sequence[int], prefix: str) -> dict[int, Tensor]:
         """The states of `window` in its own order."""

@@ -18,7 +18,7 @@ from demitasse.data.sampler import Sampler, TextBatch
 from demitasse.encoding.packed_tokens import PackedTokens
 from demitasse.encoding.reader import Reader
 from demitasse.errors import DataError
-from demitasse.torch_model.hf_tokenizer import tokens_of
+from demitasse.torch_model.hf_tokenizer import batch_tokenizer
 
 AHEAD = 3  # batches prepared while another is trained
 
@@ -103,7 +103,7 @@ def shortened(reader: Reader, max_tokens: int | None) -> Reader:
     if max_tokens is None or max_tokens >= reader.max_tokens:
         return reader
     # A copy of the tokenizer, since the limit is stored inside it.
-    return replace(reader, tokens=tokens_of(copy.deepcopy(reader.source), max_tokens), max_tokens=max_tokens)
+    return replace(reader, tokenizer=batch_tokenizer(copy.deepcopy(reader.source), max_tokens), max_tokens=max_tokens)
 
 
 def part_of(batch: TextBatch, start: int, end: int) -> TextBatch:
