@@ -95,10 +95,15 @@ def test_vectors_are_stored_as_the_requested_kind(
         assert integers == [kind != "float32"] * len(TEXTS)
 
 
-def test_bytes_that_are_not_utf8_still_get_a_vector(run: RunCommand, model: Path, encoder: Encoder) -> None:
-    ran = run("encode", "-m", model, stdin=b"kan \xff\xfe lor\n")
-    assert ran.code == 0
-    np.testing.assert_allclose(vectors_of(ran.out), encoder.encode(["kan \ufffd\ufffd lor"]), atol=1e-6)
+def test_bytes_that_are_not_utf8_are_refused_with_the_line(run: RunCommand, model: Path) -> None:
+    ran = run("encode", "-m", model, stdin=b"kan\nkan \xff\xfe lor\n")
+    assert ran.code != 0
+    assert "stdin line 2 is not UTF-8" in ran.err
+
+
+def test_a_byte_order_mark_is_not_part_of_the_first_text(run: RunCommand, model: Path, encoder: Encoder) -> None:
+    ran = run("encode", "-m", model, stdin=b"\xef\xbb\xbfkan lor\n")
+    np.testing.assert_allclose(vectors_of(ran.out), encoder.encode(["kan lor"]), atol=1e-6)
 
 
 def test_the_built_in_model_is_the_default(run: RunCommand) -> None:

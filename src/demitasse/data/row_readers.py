@@ -8,17 +8,16 @@ go on.
 from __future__ import annotations
 
 import csv
-import gzip
 import importlib
 import json
 import os
-import zlib
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from demitasse.errors import DataError, MissingExtra, reason
+from demitasse.host.text_lines import read_lines
 
 SUFFIXES = ".jsonl, .json, .csv, .tsv and .txt (each also with .gz) and .parquet"
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -76,26 +75,10 @@ def _file_records(path: Path, name: str) -> Iterator[Record]:
         raise DataError(f"{path} is {'not a file' if path.exists() else 'missing'}; give the path of a file of rows")
     if suffix == ".parquet":
         return _parquet_records(path, name)
-    lines = _lines(path, name, packed=packed)
+    lines = read_lines(path, name=name, keep_ends=True)
     if suffix == _TEXT:
         return ((f"line {number}", line.rstrip("\r\n")) for number, line in enumerate(lines, 1) if not line.isspace())
     return _json_records(lines) if suffix in _JSON else _table_records(lines, name, _DELIMITERS[suffix])
-
-
-def _lines(path: Path, name: str, *, packed: bool) -> Iterator[str]:
-    """The lines of a file with their ends, decoded one by one, so that an error can name the line."""
-    number = 0
-    try:
-        with gzip.open(path, "rb") if packed else path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                # Some programs of Windows begin a file with a mark that is no part of the first column's name.
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as problem:
-        raise DataError(f"{name} line {number} is not UTF-8 ({problem.reason}); save the file as UTF-8") from problem
-    except (EOFError, zlib.error) as problem:
-        raise DataError(f"{path} is broken after line {number} ({reason(problem)}); copy it again") from problem
-    except OSError as problem:
-        raise DataError(f"{path} cannot be read ({reason(problem)}); check the file and its permissions") from problem
 
 
 def _json_records(lines: Iterator[str]) -> Iterator[Record]:
