@@ -50,6 +50,52 @@ def test_a_failure_leaves_what_was_there(problem: type[BaseException], tmp_path:
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
+def refusing_folders(call: str, problem: OSError, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Have `os.open` or `os.fsync` fail on folders, as they do on Windows or on a network; the folders it failed on."""
+    real_open, real_fsync, refused = os.open, os.fsync, list[Path]()
+    opened: dict[int, Path] = {}
+
+    def open_(path: str, flags: int, *rest: object, **options: object) -> int:
+        if call == "open" and Path(path).is_dir():
+            refused.append(Path(path))
+            raise problem
+        handle = real_open(path, flags, *rest, **options)  # type: ignore[arg-type]
+        opened[handle] = Path(path)
+        return handle
+
+    def fsync(handle: int) -> None:
+        if call == "fsync" and handle in opened and opened[handle].is_dir():
+            refused.append(opened[handle])
+            raise problem
+        real_fsync(handle)
+
+    monkeypatch.setattr(os, "open", open_)
+    monkeypatch.setattr(os, "fsync", fsync)
+    return refused
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [("open", PermissionError(errno.EACCES, "denied")), ("fsync", OSError(errno.EINVAL, "Invalid argument"))],
+)
+def test_folders_are_written_where_a_folder_cannot_be_synced(
+    call: str, problem: OSError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = refusing_folders(call, problem, monkeypatch)
+    with new_folder(tmp_path / "m", MARK) as aside:
+        fill(aside, "one")
+    assert tmp_path in refused
+    assert (tmp_path / "m" / "sub" / "data").read_text() == "one"
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+def test_a_disk_that_fails_is_not_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusing_folders("fsync", OSError(errno.EIO, "Input/output error"), monkeypatch)
+    with pytest.raises(OSError, match="Input/output error"), new_folder(tmp_path / "m", MARK) as aside:
+        fill(aside, "one")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_file_appears_whole_with_usual_rights(tmp_path: Path) -> None:
     with new_file(tmp_path / "f") as file:
         file.write(b"text")
@@ -79,10 +125,10 @@ def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
     assert (tmp_path / "m" / MARK).read_text() == "one"
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     for inside in (new_folder(tmp_path / "file" / "m", MARK), new_file(tmp_path / "file" / "f")):
-        with pytest.raises(FolderError, match=r"cannot write .*; choose a place you may write to"), inside:
+        with pytest.raises(FolderError, match=r"cannot write .*; choose a folder"), inside:
             raise AssertionError
 
     def forbidden(**options: object) -> str:  # root may write anywhere, so the system's answer is played here

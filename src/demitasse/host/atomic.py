@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -12,10 +13,12 @@ from typing import BinaryIO
 
 from demitasse.errors import FolderError
 
+_FOLDERS_CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # what some network file systems answer
+
 
 @contextmanager
 def new_file(target: Path) -> Iterator[BinaryIO]:
-    """A file to write, which takes the place of `target` when the block ends well and vanishes when it does not."""
+    """A file to write: it replaces `target` when the block ends without an error, and is removed otherwise."""
     with _naming(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, aside = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
@@ -33,9 +36,9 @@ def new_file(target: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def new_folder(target: Path, mark: str) -> Iterator[Path]:
-    """A folder to fill, which takes the place of `target` when the block ends well and vanishes when it does not.
+    """A folder to fill: it replaces `target` when the block ends without an error, and is removed otherwise.
 
-    An existing `target` is replaced only if it is empty or holds the file `mark`, that is, if it is one of ours.
+    An existing `target` is replaced only if it is empty or has the file `mark`, that is, if demitasse wrote it.
     Killed at any point, `target` is absent, as it was, or complete.
     """
     if target.exists() and not _replaceable(target, mark):
@@ -70,23 +73,34 @@ def _replaceable(target: Path, mark: str) -> bool:
 
 @contextmanager
 def _naming(target: Path) -> Iterator[None]:
-    """An error of the file system, said in one sentence."""
+    """Errors of the file system as one sentence that names `target`."""
     try:
         yield
     except OSError as problem:
-        raise FolderError(f"cannot write {target} ({problem.strerror}); choose a place you may write to") from problem
+        raise FolderError(f"cannot write {target} ({problem.strerror}); choose a folder you may write to") from problem
 
 
 def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+    """Wait until `path` is on the disk; a folder only where the platform can."""
+    folder = path.is_dir()
+    try:
+        # Windows flushes only what is open for writing, and POSIX lets nobody open a read-only file that way.
+        handle = os.open(path, os.O_RDONLY if folder or os.name != "nt" else os.O_RDWR)
+    except PermissionError:
+        if folder:  # Windows opens no folder; what was written is complete all the same
+            return
+        raise
     try:
         os.fsync(handle)
+    except OSError as problem:
+        if not (folder and problem.errno in _FOLDERS_CANNOT_SYNC):
+            raise
     finally:
         os.close(handle)
 
 
 def _umask() -> int:
-    # There is no way to read it but to set it.
+    # The only way to read it is to set it.
     mask = os.umask(0)
     os.umask(mask)
     return mask
