@@ -210,6 +210,6 @@ def test_a_read_only_folder_and_home_are_enough(copy: Path, monkeypatch: pytest.
 def test_a_precision_or_device_that_is_not_there() -> None:
     with pytest.raises(DeviceError, match="holds int8 blocks, so dtype 'float16' cannot be chosen"):
         load(dtype="float16")
-    with pytest.raises(DeviceError, match="device 'cuda' is not offered by the onnxruntime installed here; use 'cpu'"):
+    with pytest.raises(DeviceError, match=r"device 'cuda' is not offered .*; use 'cpu'"):
         load(device="cuda")
     assert load(device="cpu").place == "int8 blocks, cpu"

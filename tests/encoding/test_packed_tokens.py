@@ -17,7 +17,7 @@ def test_padded_rows_are_the_rows(rows: list[list[int]], data: st.DataObject) ->
     assert ids.shape == mask.shape
     for place, index in enumerate(chosen):
         row = rows[index] or [5]
-        assert ids[place][: len(row)].tolist() == row == packed.row(index)
+        assert ids[place][: len(row)].tolist() == row == packed.ids_of(index)
         assert mask[place].tolist() == [1] * len(row) + [0] * (ids.shape[1] - len(row))
         assert (ids[place][len(row) :] == 1).all()
 
@@ -26,5 +26,5 @@ def test_padded_rows_are_the_rows(rows: list[list[int]], data: st.DataObject) ->
 def test_joined_rows_keep_their_order(parts: list[list[list[int]]]) -> None:
     joined = PackedTokens.joined([PackedTokens.of(part) for part in parts])
     flat = [row for part in parts for row in part]
-    assert [joined.row(index) for index in range(len(joined))] == flat
+    assert [joined.ids_of(index) for index in range(len(joined))] == flat
     assert np.array_equal(joined.lengths, [len(row) for row in flat])

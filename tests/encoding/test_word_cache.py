@@ -10,6 +10,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from demitasse.encoding import word_cache as words
 from demitasse.encoding.block_files import TOKENIZER
+from demitasse.encoding.packed_tokens import PackedTokens
 from demitasse.encoding.word_cache import WordCache, word_cache_for
 from demitasse.host.bundled import BUILT_IN, corpus
 
@@ -18,14 +19,18 @@ LIMIT = 16
 
 def fresh() -> tuple[Tokenizer, WordCache]:
     tokenizer = Tokenizer.from_file(str(BUILT_IN / TOKENIZER))
-    remembered = word_cache_for(tokenizer, LIMIT)
-    assert remembered is not None
+    cache = word_cache_for(tokenizer, LIMIT)
+    assert cache is not None
     tokenizer.no_padding()
     tokenizer.enable_truncation(LIMIT)
-    return tokenizer, remembered
+    return tokenizer, cache
 
 
-TOKENIZER_ITSELF, REMEMBERED = fresh()
+def ids_of(packed: PackedTokens) -> list[list[int]]:
+    return [packed.ids_of(index) for index in range(len(packed))]
+
+
+TOKENIZER_ITSELF, CACHE = fresh()
 # Everything that could tell a space from the end of a word: accents, controls, other spaces, special tokens, CJK.
 PIECES = [
     "a",
@@ -52,53 +57,51 @@ TEXTS = st.lists(st.one_of(st.text(max_size=40), st.lists(st.sampled_from([*PIEC
 @given(TEXTS)
 def test_tokens_are_those_of_the_tokenizer(texts: list[str]) -> None:
     texts = [text.encode("utf-8", "replace").decode() for text in texts] * 2  # enough to be looked up at once
-    rows = REMEMBERED.tokenize(texts)
-    for index, encoding in enumerate(TOKENIZER_ITSELF.encode_batch(texts)):
-        assert rows.row(index) == encoding.ids
+    assert ids_of(CACHE.tokenize(texts)) == [encoding.ids for encoding in TOKENIZER_ITSELF.encode_batch(texts)]
 
 
 def test_long_texts_and_many_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words, "CHUNK", 1 << 10)
-    tokenizer, remembered = fresh()
+    tokenizer, cache = fresh()
     texts = [*corpus(), "word " * 3000, "x" * 5000, "", "é" * 400]
-    rows = remembered.tokenize(texts)
-    assert [rows.row(index) for index in range(len(rows))] == [row.ids for row in tokenizer.encode_batch(texts)]
+    packed = cache.tokenize(texts)
+    assert ids_of(packed) == [encoding.ids for encoding in tokenizer.encode_batch(texts)]
 
 
-def test_a_full_memory_starts_afresh(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_cache_starts_empty_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words, "REMEMBERED", 50)
-    tokenizer, remembered = fresh()
+    tokenizer, cache = fresh()
     for start in range(0, 200, 40):
         texts = corpus()[start : start + 40]
-        rows = remembered.tokenize(texts)
-        assert [rows.row(index) for index in range(40)] == [row.ids for row in tokenizer.encode_batch(texts)]
-        assert len(remembered._memory.counts) < 1000
+        packed = cache.tokenize(texts)
+        assert ids_of(packed) == [encoding.ids for encoding in tokenizer.encode_batch(texts)]
+        assert len(cache._memory.counts) < 1000
 
 
-def test_anew_it_remembers_nothing_and_gives_the_same() -> None:
-    tokenizer, remembered = fresh()
-    remembered.tokenize(corpus()[:60])
-    before = len(remembered._memory.counts)
-    again = remembered.fresh()
+def test_a_fresh_cache_is_empty_and_gives_the_same() -> None:
+    tokenizer, cache = fresh()
+    cache.tokenize(corpus()[:60])
+    before = len(cache._memory.counts)
+    again = cache.fresh()
     assert len(again._memory.counts) == 0
-    rows = again.tokenize(corpus()[:90])
-    assert [rows.row(index) for index in range(90)] == [row.ids for row in tokenizer.encode_batch(corpus()[:90])]
-    assert len(remembered._memory.counts) == before > 0
+    packed = again.tokenize(corpus()[:90])
+    assert ids_of(packed) == [encoding.ids for encoding in tokenizer.encode_batch(corpus()[:90])]
+    assert len(cache._memory.counts) == before > 0
 
 
-def test_threads_may_share_it() -> None:
-    tokenizer, remembered = fresh()
+def test_threads_may_share_a_cache() -> None:
+    tokenizer, cache = fresh()
     parts = [corpus()[start : start + 30] for start in range(0, 240, 10)]
     with ThreadPoolExecutor(8) as pool:
-        for texts, rows in zip(parts, pool.map(remembered.batch, parts), strict=True):
-            assert [rows.row(index) for index in range(30)] == [row.ids for row in tokenizer.encode_batch(texts)]
+        for texts, packed in zip(parts, pool.map(cache.tokenize, parts), strict=True):
+            assert ids_of(packed) == [encoding.ids for encoding in tokenizer.encode_batch(texts)]
 
 
-def test_a_prompt_is_counted_without_the_token_that_ends_a_text() -> None:
-    assert REMEMBERED.prompt_length("a b") == 3  # [CLS] a b
+def test_the_length_of_a_prompt_leaves_out_the_last_special_token() -> None:
+    assert CACHE.prompt_length("a b") == 3  # [CLS] a b
 
 
-def test_other_tokenizers_are_left_alone() -> None:
+def test_other_tokenizers_get_no_cache() -> None:
     assert word_cache_for(Tokenizer(models.BPE()), LIMIT) is None
     bert = json.loads(Tokenizer.from_file(str(BUILT_IN / TOKENIZER)).to_str())
     metaspace = Tokenizer.from_str(json.dumps(bert))

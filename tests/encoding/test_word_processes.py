@@ -12,44 +12,44 @@ from demitasse.host.bundled import BUILT_IN, corpus
 
 
 @pytest.fixture(scope="module")
-def alone() -> WordCache:
-    tokens = word_cache_for(Tokenizer.from_file(str(BUILT_IN / TOKENIZER)), 16)
-    assert tokens is not None
-    return tokens
+def words() -> WordCache:
+    cache = word_cache_for(Tokenizer.from_file(str(BUILT_IN / TOKENIZER)), 16)
+    assert cache is not None
+    return cache
 
 
 @pytest.mark.parametrize("texts", [corpus(), [], ["a"], ["a\0b", "c"] * 30, ["é漢" * 50, ""] * 40])
-def test_workers_give_the_same_rows(alone: WordCache, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    workers = WordProcesses(alone, 2)
-    expected = alone.tokenize(texts) if texts else None
-    if not any("\0" in text for text in texts):  # such texts are read here; all others by the workers
-        monkeypatch.setattr(alone, "batch", None)
-    for _ in range(2):  # they remember, too
-        rows = workers.tokenize(texts)
-        assert len(rows) == len(texts)
+def test_processes_give_the_same_token_ids(words: WordCache, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = WordProcesses(words, 2)
+    expected = words.tokenize(texts) if texts else None
+    if not any("\0" in text for text in texts):  # such texts are tokenized here, all others by the processes
+        monkeypatch.setattr(words, "tokenize", None)
+    for _ in range(2):  # they have a cache, too
+        packed = processes.tokenize(texts)
+        assert len(packed) == len(texts)
         for index in range(len(texts)):
             assert expected is not None
-            assert rows.row(index) == expected.row(index)
+            assert packed.ids_of(index) == expected.ids_of(index)
 
 
-def test_the_tokens_of_a_prompt(alone: WordCache) -> None:
-    assert WordProcesses(alone, 1).prompt_length("a b") == 3
+def test_the_tokens_of_a_prompt(words: WordCache) -> None:
+    assert WordProcesses(words, 1).prompt_length("a b") == 3
 
 
-def test_a_worker_that_dies_is_not_missed(alone: WordCache) -> None:
-    workers = WordProcesses(alone, 2)
-    workers._workers[0]._process.kill()
-    workers._workers[0]._process.wait()
+def test_a_process_that_dies_is_replaced_by_this_one(words: WordCache) -> None:
+    processes = WordProcesses(words, 2)
+    processes._processes[0]._process.kill()
+    processes._processes[0]._process.wait()
     for _ in range(2):
-        rows = workers.tokenize(corpus())
-        assert rows.row(0) == alone.tokenize(corpus()).row(0)
-        assert rows.row(len(corpus()) - 1) == alone.tokenize(corpus()).row(len(corpus()) - 1)
+        packed = processes.tokenize(corpus())
+        assert packed.ids_of(0) == words.tokenize(corpus()).ids_of(0)
+        assert packed.ids_of(len(corpus()) - 1) == words.tokenize(corpus()).ids_of(len(corpus()) - 1)
 
 
-def test_workers_end_with_whoever_asked_for_them(alone: WordCache) -> None:
-    workers = WordProcesses(alone, 2)
-    processes = [worker._process for worker in workers._workers]
-    workers.tokenize(corpus())
-    del workers
+def test_processes_end_with_the_object_that_started_them(words: WordCache) -> None:
+    processes = WordProcesses(words, 2)
+    started = [process._process for process in processes._processes]
+    processes.tokenize(corpus())
+    del processes
     gc.collect()
-    assert all(process.poll() is not None for process in processes)
+    assert all(process.poll() is not None for process in started)

@@ -248,7 +248,7 @@ def test_a_folder_that_is_not_there_is_named(name: str, tmp_path: Path, monkeypa
 
 
 def test_a_hub_name_without_a_network_is_named() -> None:
-    with pytest.raises(FolderError, match=r"the hub gave no model of that name .*check the spelling and the network"):
+    with pytest.raises(FolderError, match=r"no model of that name .*check the spelling and the network"):
         load("nobody/no-such-model")
 
 

@@ -30,7 +30,7 @@ def loader(encoder: Encoder, micro_batch: int | None = None, share: Share = Shar
 
 
 def ids(parts: tuple[PackedTokens, ...]) -> list[list[list[int]]]:
-    return [[part.row(index) for index in range(len(part))] for part in parts]
+    return [[part.ids_of(index) for index in range(len(part))] for part in parts]
 
 
 def flat(columns: tuple[tuple[str, ...], ...]) -> list[str]:
@@ -150,7 +150,7 @@ def test_each_column_has_its_prompt(
 def test_the_default_prompt_is_used_where_none_is_named(encoder: Encoder) -> None:
     reader = replace(encoder.reader, default_prompt="document")
     prepared = Loader(reader, (), None, Share(), pool_prompt=False).prepare(drawn(pairs()), {})
-    assert all(row[:2] == reader.read(["mist"]).row(0)[:2] for row in ids(prepared.chunks)[0])
+    assert all(row[:2] == reader.read(["mist"]).ids_of(0)[:2] for row in ids(prepared.chunks)[0])
     assert prepared.prompt_tokens[0].tolist() == [2] * 16
 
 
@@ -161,14 +161,14 @@ def test_an_unknown_prompt_is_refused(encoder: Encoder) -> None:
 
 def test_texts_are_cut_off_earlier(encoder: Encoder) -> None:
     text = " ".join(zoo.WORDS)
-    before = encoder.reader.read([text]).row(0)
+    before = encoder.reader.read([text]).ids_of(0)
     shorter = shortened(encoder.reader, 7)
     assert shorter.max_tokens == 7
-    assert shorter.read([text]).row(0) == [*before[:6], before[-1]]
+    assert shorter.read([text]).ids_of(0) == [*before[:6], before[-1]]
     assert shorter.prompt("query") == encoder.reader.prompt("query")
     # The reader it was made from goes on as before, and so does the tokenizer inside.
     assert encoder.reader.max_tokens == 32
-    assert encoder.reader.read([text]).row(0) == before
+    assert encoder.reader.read([text]).ids_of(0) == before
 
 
 @pytest.mark.parametrize("max_tokens", [None, 32, 500])

@@ -202,7 +202,7 @@ def test_the_prompt_is_left_out_as_pooling_does(modes: tuple[str, ...], encoder:
     without = replace(encoder, pooling=pooling, head=(), dims=32 * len(modes))
     expected = []
     for text, count in zip(texts, prompts, strict=True):
-        ids = torch.tensor([encoder.reader.read([text]).row(0)])
+        ids = torch.tensor([encoder.reader.read([text]).ids_of(0)])
         pooled = lambda hidden, ids=ids, count=count: pool(pooling, hidden, torch.ones_like(ids), count)  # noqa: E731
         with torch.no_grad():
             states = encoder.backbone.states({"input_ids": ids}, range(4), pooled)

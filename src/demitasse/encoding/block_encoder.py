@@ -33,7 +33,7 @@ from demitasse.host.machine import cores
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BlockEncoder(Encoder):
-    """An encoder on onnxruntime; `layers` of its blocks are run."""
+    """An encoder on onnxruntime that runs the first `layers` of its blocks."""
 
     blocks: Blocks
     reader: Reader
@@ -54,7 +54,7 @@ class BlockEncoder(Encoder):
 
     @property
     def architecture(self) -> str:
-        """The class of the model that was exported, such as `BertModel`."""
+        """The class of the exported model, such as `BertModel`."""
         return self.manifest.architecture
 
     @property
@@ -84,7 +84,7 @@ class BlockEncoder(Encoder):
 
     @cached_property
     def fingerprint(self) -> str:
-        """A name for all that makes the vectors; that of the weights was worked out when they were exported."""
+        """Names everything that makes the vectors; the weights were fingerprinted when they were exported."""
         tokenizer = (self.blocks.folder / TOKENIZER).read_text(encoding="utf-8")
         facts = [self.blocks.fingerprint, self.precision, str(self.full), repr(self.pooling)]
         return fingerprint([*facts, reading(self.reader, tokenizer)])
@@ -95,7 +95,7 @@ class BlockEncoder(Encoder):
         return sum(self.blocks.sizes[f"{name}.onnx"] for name in ["embeddings", *layers, f"exit_{cut.layers}"])
 
     def save(self, folder: str | Path) -> None:
-        """Write this encoder as a folder of blocks, of which a cut needs only the first."""
+        """Write this encoder as a folder of the blocks it needs."""
         with new_folder(Path(folder), MANIFEST) as aside:
             files = [TOKENIZER, *(f"{name}.onnx" for name in names_at(self.layers))]
             for name in files:
@@ -119,25 +119,25 @@ class BlockEncoder(Encoder):
         ahead: deque[_Window] = deque()
         try:
             for window in windows(checked(texts), feed.window, feed.characters):
-                rows = self.reader.read(window, prefix)
-                lengths = rows.lengths.tolist()
-                # A few texts are spread over the cores, too.
+                packed = self.reader.read(window, prefix)
+                lengths = packed.lengths.tolist()
+                # Even a few texts are spread over the cores.
                 budget = min(feed.budget, -(-sum(lengths) // workers)) if on_cpu else feed.budget
                 batches = token_batches(lengths, budget, feed.least)
 
-                def embed(batch: list[int], rows: PackedTokens = rows) -> dict[Cut, Vectors]:
-                    return self._embed(self.reader.padded(rows, batch), cuts, prompt_tokens)
+                def embed(batch: list[int], packed: PackedTokens = packed) -> dict[Cut, Vectors]:
+                    return self._embed(self.reader.padded(packed, batch), cuts, prompt_tokens)
 
-                if len(batches) == 1 and not ahead:  # a few texts: no thread could be sooner than this one
-                    ahead.append(_Window(batches, [_done(embed(batches[0]))], len(rows)))
+                if len(batches) == 1 and not ahead:  # a few texts: handing them to a thread would only take longer
+                    ahead.append(_Window(batches, [_done(embed(batches[0]))], len(packed)))
                 else:
-                    ahead.append(_Window(batches, [pool.submit(embed, batch) for batch in batches], len(rows)))
+                    ahead.append(_Window(batches, [pool.submit(embed, batch) for batch in batches], len(packed)))
                 if len(ahead) > 1:
                     yield ahead.popleft().vectors(cuts, advance)
             while ahead:
                 yield ahead.popleft().vectors(cuts, advance)
         finally:
-            pool.shutdown(cancel_futures=True)  # after Ctrl-C nobody wants the rest
+            pool.shutdown(cancel_futures=True)  # after Ctrl-C, leave the rest
 
     def _embed(self, batch: Batch, cuts: Sequence[Cut], prompt_tokens: int) -> dict[Cut, Vectors]:
         values = {"input_ids": batch.ids, "attention_mask": batch.mask}
@@ -162,12 +162,12 @@ class _Window:
     count: int
 
     def vectors(self, cuts: Sequence[Cut], advance: Callable[[int], None]) -> dict[Cut, Vectors]:
-        rows = {cut: np.empty((self.count, cut.dims), np.float32) for cut in cuts}
+        vectors = {cut: np.empty((self.count, cut.dims), np.float32) for cut in cuts}
         for batch, part in zip(self.batches, self.parts, strict=True):
-            for cut, vectors in part.result().items():
-                rows[cut][batch] = vectors
+            for cut, of_batch in part.result().items():
+                vectors[cut][batch] = of_batch
             advance(len(batch))
-        return rows
+        return vectors
 
 
 def _done(result: dict[Cut, Vectors]) -> Future[dict[Cut, Vectors]]:

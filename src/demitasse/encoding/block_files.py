@@ -1,12 +1,12 @@
 """A folder of blocks: ONNX graphs that are opened only when a cut reaches them.
 
-    embeddings.onnx, layer_1.onnx …   run in turn, as far as the cut goes (see graphs.py for what they hand on)
+    embeddings.onnx, layer_1.onnx …   run one after another, as far as the cut goes (exporting/graphs.py says what
+                                      they pass on)
     exit_0.onnx, exit_1.onnx …        from the token states at a depth to the embedding
     tokenizer.json                    the tokenizer
-    demitasse.json                    schema, kind "blocks", fingerprint, precision, full cut, how texts are read,
-                                      how many bytes each file has, what the export measured, where the model is from
+    demitasse.json                    what the folder is (see manifest.py)
 
-The fingerprint is that of the weights. It stands in every block too, so that blocks of two models are never mixed.
+Every block carries the fingerprint of the weights, so that blocks of two models are never mixed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ TOKENIZER = "tokenizer.json"
 
 
 def names_at(depth: int) -> list[str]:
-    """The blocks that a model of `depth` layers is made of."""
+    """The names of the blocks of a model of `depth` layers."""
     layers = [f"layer_{layer}" for layer in range(1, depth + 1)]
     return ["embeddings", *layers, *(f"exit_{exit_}" for exit_ in range(depth + 1))]
 
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """The blocks of a folder, each opened when it is first run, and then kept."""
+    """The blocks of a folder, each opened when it is first run and then reused."""
 
     folder: Path
     fingerprint: str
@@ -44,20 +44,20 @@ class Blocks:
 
     @property
     def opened(self) -> list[str]:
-        """The blocks that have been needed so far."""
+        """The blocks that have been run so far."""
         return sorted(self._open)
 
     def run(self, name: str, values: Values) -> Values:
-        """What the block `name` puts out, given those of `values` that it takes."""
+        """The outputs of the block `name`, given those of `values` that it takes."""
         session = self._open.get(name)
         if session is None:
-            with self._lock:  # or two threads would open it, and one copy stay for nothing
-                session = self._open.get(name) or self._opened_now(name)
+            with self._lock:  # or two threads would both open it, and one copy would waste memory
+                session = self._open.get(name) or self._open_session(name)
                 self._open[name] = session
         return run(session, values)
 
     def check(self, depth: int) -> None:
-        """Refuse a folder in which a file that `depth` layers need is missing or has not all its bytes."""
+        """Refuse a folder where a file that `depth` layers need is missing or incomplete."""
         for name in [TOKENIZER, *(f"{block}.onnx" for block in names_at(depth))]:
             self._check_file(name)
 
@@ -74,7 +74,7 @@ class Blocks:
                 f"{path} has {size} bytes and should have {self.sizes.get(name)}; copy or export the model again"
             )
 
-    def _opened_now(self, name: str) -> ort.InferenceSession:
+    def _open_session(self, name: str) -> ort.InferenceSession:
         path = self.folder / f"{name}.onnx"
         self._check_file(path.name)
         try:
@@ -83,10 +83,10 @@ class Blocks:
             raise FolderError(
                 f"{path} cannot be opened ({reason(problem)}); copy or export the model again"
             ) from problem
-        found = session.get_modelmeta().custom_metadata_map.get(FINGERPRINT)
-        if found != self.fingerprint:
+        carried = session.get_modelmeta().custom_metadata_map.get(FINGERPRINT)
+        if carried != self.fingerprint:
             raise FolderError(
-                f"{path} belongs to another model (its fingerprint is {found or 'missing'}, the folder's "
+                f"{path} belongs to another model (its fingerprint is {carried or 'missing'}, the folder's is "
                 f"{self.fingerprint}); copy or export the model again"
             )
         return session

@@ -1,4 +1,4 @@
-"""`Encoder`: texts to unit-length float32 rows, at any cut; what every kind of encoder has in common. No torch."""
+"""`Encoder`: texts to unit-length float32 vectors, at any cut; what every kind of encoder has in common. No torch."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from demitasse.host.progress import progress_bar
 class Encoder(ABC):
     """A sentence-embedding model that can be cut to fewer layers and dims.
 
-    Made by `demitasse.load`; nothing changes it. One kind runs on torch, and can be fitted, trained and exported;
-    the other runs exported blocks on onnxruntime, without torch.
+    Made by `demitasse.load`, and never changed after that. One kind runs on torch and can be fitted, trained and
+    exported; the other runs exported blocks on onnxruntime, without torch.
 
     >>> encoder
     Encoder(3x32, BertModel, mean, cpu)
@@ -48,13 +48,13 @@ class Encoder(ABC):
 
     @property
     def name(self) -> str:
-        """What it was loaded as, the name of a folder or of a model on the hub; without one, its architecture."""
+        """The folder or hub name it was loaded from; without one, its architecture."""
         return str((self.record.get("source") or {}).get("name") or self.architecture)
 
     @property
     @abstractmethod
     def exit_depths(self) -> list[int]:
-        """The depths that have an exit of their own; the others use the model's own read-out."""
+        """The depths that have an exit of their own; the others use the model's own readout."""
 
     @property
     @abstractmethod
@@ -79,10 +79,10 @@ class Encoder(ABC):
     @property
     @abstractmethod
     def fingerprint(self) -> str:
-        """A name (hex sha256) for all that makes the vectors: weights, exits, pooling, tokenizer, prompts, precision.
+        """Names (hex sha256) everything that makes the vectors: weights, exits, pooling, tokenizer, prompts, precision.
 
-        It is the same after saving and loading, on every device. A cut has another one than the whole: how many layers
-        and dims there are is part of it.
+        It is the same after saving and loading, and on every device. A cut has its own, since the number of layers and
+        dims is part of it.
         """
 
     @abstractmethod
@@ -91,13 +91,13 @@ class Encoder(ABC):
 
     @abstractmethod
     def _cut_to(self, cut: Cut) -> Self:
-        """The encoder at `cut`, which is known to be within `full` and smaller."""
+        """The encoder at `cut`, which fits `full` and is smaller."""
 
     @abstractmethod
     def _embed_windows(
         self, texts: Iterable[str], cuts: Sequence[Cut], prompt: str | None, advance: Callable[[int], None]
     ) -> Iterator[dict[Cut, Vectors]]:
-        """The rows of each window of `texts` at each of `cuts`."""
+        """The vectors of each window of `texts` at each of `cuts`."""
 
     @abstractmethod
     def save(self, folder: str | Path) -> None:
@@ -110,18 +110,18 @@ class Encoder(ABC):
         return self if wanted == full else self._cut_to(wanted)
 
     def encode(self, texts: Iterable[str], *, prompt: str | None = None, progress: bool | None = None) -> Vectors:
-        """One unit-length float32 row for each text, in order.
+        """One unit-length float32 vector for each text, in order.
 
         `prompt` names one of the model's prompts ("query" and "document" work on every model; `None` is the model's
-        default, `""` none). Texts longer than the model takes are cut off; a progress bar appears on a terminal when
-        the work is long (`progress=False` keeps it away).
+        default, `""` none). Texts longer than the model takes are truncated. A progress bar appears on a terminal when
+        the work takes long (`progress=False` turns it off).
         """
         return self.encode_cuts(texts, [self.full], prompt=prompt, progress=progress)[self.full]
 
     def encode_iter(
         self, texts: Iterable[str], *, prompt: str | None = None, progress: bool | None = None
     ) -> Iterator[Vectors]:
-        """The rows of `encode` one after the other; holds some thousands of texts at a time, never all of them."""
+        """The vectors of `encode` one by one, with a few thousand texts in memory at a time, never all of them."""
         with _progress(texts, progress) as advance:
             for vectors in self._embed_windows(texts, [self.full], prompt, advance):
                 yield from vectors[self.full]
@@ -136,7 +136,7 @@ class Encoder(ABC):
     ) -> dict[Cut, Vectors]:
         """What `encode` gives at each of `cuts`, from one pass through the deepest of them.
 
-        `progress` may also be a function, which is called with each number of texts done.
+        `progress` may also be a function: it is called with the number of texts done since the last call.
         """
         if not cuts:
             raise CutError("no cuts were given; name at least one, such as [Cut(6, 128)]")
@@ -145,9 +145,9 @@ class Encoder(ABC):
         runner = self.cut(layers=wanted[-1].layers)
         with _progress(texts, progress) as advance:
             for vectors in runner._embed_windows(texts, wanted, prompt, advance):
-                for cut, rows in vectors.items():
-                    parts[cut].append(rows)
-        return {cut: _joined(rows, cut.dims) for cut, rows in parts.items()}
+                for cut, of_window in vectors.items():
+                    parts[cut].append(of_window)
+        return {cut: _joined(of_windows, cut.dims) for cut, of_windows in parts.items()}
 
     def __repr__(self) -> str:
         exits = f", exits at {_spans(self.exit_depths)}" if self.exit_depths else ""
@@ -168,7 +168,7 @@ def _progress(
 
 
 def _spans(depths: Iterable[int]) -> str:
-    """Whole numbers, runs joined.
+    """Numbers with runs of them joined.
 
     >>> _spans([0, 1, 2, 5])
     '0-2, 5'

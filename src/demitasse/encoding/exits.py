@@ -1,11 +1,11 @@
-"""Exits: the linear read-out of a depth, and its closed form. Pure numpy.
+"""Exits: the linear readout of a depth, and its closed form. Pure numpy.
 
-An exit maps a state x to the embedding y = W (x / |x|) + b. Given many texts, with X their row-normalised states at a
-depth (a 1 appended, for b) and T their row-normalised full-depth embeddings, the best W in the least squares is
+An exit maps a state x to the embedding y = W (x / |x|) + b. Given many texts, with X their states at a depth (each of
+unit length, with a 1 appended for b) and T their full-depth embeddings (each of unit length), the least-squares W is
 
     W = (X'X + lambda I)^-1 X'T
 
-Only the two products are kept, so the number of texts does not matter to the memory.
+Only the two products are stored, so memory does not grow with the number of texts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LAMBDAS = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 
 @dataclass(frozen=True, eq=False)
 class Exit:
-    """The read-out of one depth: y = weight (x / |x|) + bias."""
+    """The readout of one depth: y = weight (x / |x|) + bias."""
 
     weight: Vectors  # (dims, state dims)
     bias: Vectors  # (dims,)
@@ -37,20 +37,20 @@ class Exit:
         return int(self.weight.shape[0])
 
     def __call__(self, states: Vectors) -> Vectors:
-        """The embeddings (B, dims) of `states` (B, state dims), not of unit length."""
+        """The embeddings (B, dims) of `states` (B, state dims), not yet of unit length."""
         return unit_length(states) @ self.weight.T + self.bias
 
     def first(self, dims: int) -> Exit:
-        """The same exit to its first `dims` only."""
+        """The same exit, giving only its first `dims`."""
         return Exit(self.weight[:dims].copy(), self.bias[:dims].copy())
 
     def rotated(self, rotation: Vectors) -> Exit:
-        """The same exit followed by `rotation` (dims, dims), rows times columns."""
+        """The same exit followed by `rotation` (dims, dims): its embeddings times that matrix."""
         return Exit(_single(rotation.T @ self.weight), _single(self.bias @ rotation))
 
 
 class Moments:
-    """X'X and X'T of all rows seen so far, in double precision."""
+    """X'X and X'T of all texts seen so far, in double precision."""
 
     def __init__(self, state_dims: int, dims: int) -> None:
         self.rows = 0
@@ -58,9 +58,9 @@ class Moments:
         self._xt: _Double = np.zeros((state_dims + 1, dims))
 
     def add(self, states: Vectors, targets: Vectors) -> None:
-        """Count in `states` (B, S) and the full-depth embeddings `targets` (B, D) of the same texts."""
+        """Add `states` (B, S) and the full-depth embeddings `targets` (B, D) of the same texts."""
         x = np.concatenate([unit_length(states), np.ones((len(states), 1), np.float32)], axis=1)
-        # Products in fp32 and sums in fp64: the windows are short enough for the first, the whole is not.
+        # Products in fp32 and sums in fp64: fp32 is exact enough for one window, but not for all of them.
         self._xx += x.T @ x
         self._xt += x.T @ unit_length(targets)
         self.rows += len(states)
@@ -74,37 +74,37 @@ class Moments:
 
 
 def choose_exit(moments: Moments, states: Vectors, targets: Vectors) -> tuple[Exit, float]:
-    """The closed form whose lambda brings held-out `states` closest to their `targets`, and that lambda."""
+    """The closed form with the lambda that brings held-out `states` closest to their `targets`, and that lambda."""
     return max(
         ((moments.solve(value), value) for value in LAMBDAS),
         key=lambda candidate: mean_cosine(candidate[0](states), targets),
     )
 
 
-def mean_cosine(rows: Vectors, others: Vectors) -> float:
-    """The mean cosine between each row and its counterpart.
+def mean_cosine(vectors: Vectors, others: Vectors) -> float:
+    """The mean cosine between each vector and its counterpart.
 
     >>> mean_cosine(np.float32([[1, 0], [2, 2]]), np.float32([[3, 0], [1, 1]]))
     1.0
     """
-    return round(float(np.mean(np.sum(unit_length(rows) * unit_length(others), axis=1))), 6)
+    return round(float(np.mean(np.sum(unit_length(vectors) * unit_length(others), axis=1))), 6)
 
 
-def similarity_agreement(rows: Vectors, others: Vectors) -> float:
-    """How well cosines between `rows` follow those between `others`: their correlation over all pairs, 0 if alike.
+def similarity_agreement(vectors: Vectors, others: Vectors) -> float:
+    """The correlation, over all pairs, of cosines between `vectors` with those between `others`; 0 if all are equal.
 
     >>> similarity_agreement(np.ones((3, 2), np.float32), np.eye(3, dtype=np.float32))
     0.0
     """
-    pairs = np.triu_indices(len(rows), 1)
-    ours, theirs = ((unit_length(side) @ unit_length(side).T)[pairs] for side in (rows, others))
-    with np.errstate(invalid="ignore"):  # the last token of every text may be the same one: nothing to correlate
-        found = float(np.corrcoef(ours, theirs)[0, 1])
-    return round(found, 6) if found == found else 0.0
+    pairs = np.triu_indices(len(vectors), 1)
+    ours, theirs = ((unit_length(side) @ unit_length(side).T)[pairs] for side in (vectors, others))
+    with np.errstate(invalid="ignore"):  # where the last token of every text is the same, there is nothing to correlate
+        correlation = float(np.corrcoef(ours, theirs)[0, 1])
+    return round(correlation, 6) if correlation == correlation else 0.0
 
 
 def narrow(exits: Iterable[tuple[int, Exit]], depth: int, dims: int) -> dict[int, Exit]:
-    """The exits up to `depth`, each to its first `dims`."""
+    """The exits up to `depth`, each giving only its first `dims`."""
     return {at: exit_.first(dims) if dims < exit_.dims else exit_ for at, exit_ in exits if at <= depth}
 
 

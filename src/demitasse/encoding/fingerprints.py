@@ -1,4 +1,4 @@
-"""A name for what makes an encoder's vectors: its weights, its read-outs, and how it reads a text."""
+"""Fingerprints: a name for what makes an encoder's vectors, that is its weights, readouts and how it reads a text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from demitasse.encoding.reader import Reader
 
 
 def fingerprint(facts: object, arrays: Iterable[tuple[str, Any]] = ()) -> str:
-    """The hex sha256 of plain facts and of named arrays, in their order.
+    """The hex sha256 of plain facts and of named arrays, in order.
 
     >>> fingerprint({"full": "3x32"})[:16]
     'dceabcaeaedebf04'
@@ -26,9 +26,9 @@ def fingerprint(facts: object, arrays: Iterable[tuple[str, Any]] = ()) -> str:
 
 
 def reading(reader: Reader, tokenizer: str) -> dict[str, Any]:
-    """How texts are read, as far as it changes a vector; `tokenizer` is the JSON form of one."""
+    """Everything about how texts are read that changes a vector; `tokenizer` is the tokenizer as JSON."""
     written = json.loads(tokenizer)
-    # Whoever loads a tokenizer tells it anew where to cut off and how to pad.
+    # Truncation and padding are set each time a tokenizer is loaded.
     parts = {part: value for part, value in written.items() if part not in ("truncation", "padding")}
     return {
         "tokenizer": parts,

@@ -14,11 +14,11 @@ from demitasse.host.bundled import BUILT_IN
 
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 _HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors", "*.onnx"]
-_NEVER_FETCHED = ["onnx/*", "openvino/*", "coreml/*", "*.bin", "*.pt", "*.pkl"]
+_NOT_DOWNLOADED = ["onnx/*", "openvino/*", "coreml/*", "*.bin", "*.pt", "*.pkl"]
 
 
 def load(model: str | Path | None = None, *, device: str | None = None, dtype: str | None = None) -> Encoder:
-    """The encoder kept in a folder or under a hub name; without a name, the built-in model.
+    """The encoder in a folder or under a hub name; without a name, the built-in model.
 
     A folder of blocks (`demitasse export`, and the built-in model) runs on onnxruntime and needs no torch; `device`
     is then cpu unless you ask for cuda, coreml or dml. Demitasse folders, sentence-transformers folders (Transformer,
@@ -35,8 +35,8 @@ def load(model: str | Path | None = None, *, device: str | None = None, dtype: s
     if manifest is not None and manifest.kind == "blocks":
         return open_blocks(manifest, device, dtype)
     if manifest is not None and manifest.kind == "onnx":
-        raise FolderError(f"{folder} is one ONNX graph for other programs; export blocks to load a model here")
-    need(f"reading {folder.name}, which is not a folder of blocks,", TRAIN)
+        raise FolderError(f"{folder} is one ONNX graph for other programs; export the model as blocks to load it here")
+    need(f"loading {folder.name}, which is not a folder of blocks,", TRAIN)
     from demitasse.torch_model.model_folder import read
 
     name = folder.absolute().name if Path(str(model)).exists() else str(model)
@@ -52,9 +52,9 @@ def _local_folder(model: str | Path) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(str(model), allow_patterns=_HUB_FILES, ignore_patterns=_NEVER_FETCHED))
-    except Exception as problem:  # no network, no such model, no access: each raises its own
+        return Path(snapshot_download(str(model), allow_patterns=_HUB_FILES, ignore_patterns=_NOT_DOWNLOADED))
+    except Exception as problem:  # no network, no such model and no access each raise their own
         raise FolderError(
-            f"there is no folder {str(model)!r} here, and the hub gave no model of that name "
+            f"there is no folder {str(model)!r} here, and no model of that name could be downloaded from the hub "
             f"({type(problem).__name__}); check the spelling and the network"
         ) from problem

@@ -14,7 +14,7 @@ Ids = npt.NDArray[np.int64]
 
 
 class Batch(NamedTuple):
-    """Padded rows of token ids and where the real tokens are, both (B, T)."""
+    """Padded token ids and the mask of real tokens, both (B, T)."""
 
     ids: Ids
     mask: Ids
@@ -22,10 +22,10 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PackedTokens:
-    """Token ids of many texts one after the other: text i has `lengths[i]` of them from `starts[i]` on.
+    """Token ids of many texts in one array: text i has `lengths[i]` of them, starting at `starts[i]`.
 
-    >>> rows = PackedTokens.of([[7, 8, 9], [7]])
-    >>> rows.padded([1, 0], fill=0).ids.tolist()
+    >>> packed = PackedTokens.of([[7, 8, 9], [7]])
+    >>> packed.padded([1, 0], fill=0).ids.tolist()
     [[7, 0, 0], [7, 8, 9]]
     """
 
@@ -37,41 +37,41 @@ class PackedTokens:
         return len(self.lengths)
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int]]) -> PackedTokens:
-        """Token ids given as lists."""
-        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-        ids = np.fromiter(chain.from_iterable(rows), np.int32, int(lengths.sum()))
+    def of(cls, texts: Sequence[Sequence[int]]) -> PackedTokens:
+        """The token ids of each text, packed."""
+        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+        ids = np.fromiter(chain.from_iterable(texts), np.int32, int(lengths.sum()))
         return cls(ids, np.cumsum(lengths) - lengths, lengths)
 
     @classmethod
     def joined(cls, parts: Sequence[PackedTokens]) -> PackedTokens:
-        """Several of them as one."""
+        """Several of them as one, in order."""
         if len(parts) == 1:
             return parts[0]
         lengths = np.concatenate([part.lengths for part in parts])
         return cls(np.concatenate([part.ids for part in parts]), np.cumsum(lengths) - lengths, lengths)
 
     def without_empty(self, token: int) -> PackedTokens:
-        """The same with `token` in rows that have none."""
+        """The same with `token` for texts that have none."""
         if self.lengths.all():
             return self
-        return PackedTokens.of([self.row(index) or [token] for index in range(len(self))])
+        return PackedTokens.of([self.ids_of(index) or [token] for index in range(len(self))])
 
-    def row(self, index: int) -> list[int]:
+    def ids_of(self, index: int) -> list[int]:
         """The ids of one text."""
         start = self.starts[index]
         ids: list[int] = self.ids[start : start + self.lengths[index]].tolist()
         return ids
 
     def padded(self, chosen: Sequence[int], fill: int) -> Batch:
-        """The rows of `chosen` texts, all as long as the longest.
+        """The token ids of the `chosen` texts, padded to the longest.
 
-        Always padded on the right, whatever side the tokenizer prefers: positions then count from the first real
+        Padding is always on the right, whatever side the tokenizer prefers: positions then count from the first real
         token and no real token of a decoder sees the padding, so a text's vector does not depend on its batch.
         """
         lengths = self.lengths[chosen]
-        places = np.arange(lengths.max())
-        mask = places < lengths[:, None]
-        ids = self.ids[np.minimum(self.starts[chosen][:, None] + places, len(self.ids) - 1)].astype(np.int64)
+        positions = np.arange(lengths.max())
+        mask = positions < lengths[:, None]
+        ids = self.ids[np.minimum(self.starts[chosen][:, None] + positions, len(self.ids) - 1)].astype(np.int64)
         ids[~mask] = fill
         return Batch(ids, mask.astype(np.int64))

@@ -59,29 +59,29 @@ class Reader:
     default_prompt: str | None = None
     lowercase: bool = False
     pad_id: int = 0  # masked, so any id does
-    empty_id: int = 0  # stands for a text of no tokens at all
-    source: Any = None  # the tokenizer as transformers made it, where that is what the model came with
+    empty_id: int = 0  # the token given to a text that has none
+    source: Any = None  # the tokenizer of transformers, where the model came with one
 
     def prompt(self, name: str | None) -> str:
-        """What is put before every text under the prompt `name`."""
+        """What the prompt `name` puts before every text."""
         return prompt_text(self.prompts, name, self.default_prompt)
 
     def read(self, texts: Sequence[str], prompt: str = "") -> PackedTokens:
-        """The token ids of each text, special tokens included, no longer than the model takes."""
-        whole = [prompt + text for text in texts] if prompt else list(texts)
+        """The token ids of each text with its special tokens, truncated to what the model takes."""
+        prompted = [prompt + text for text in texts] if prompt else list(texts)
         if self.lowercase:
-            whole = [text.lower() for text in whole]
-        # A tokenizer without special tokens makes nothing of an empty text; the model still needs one token.
-        return self.tokenizer.tokenize(whole).without_empty(self.empty_id)
+            prompted = [text.lower() for text in prompted]
+        # A tokenizer without special tokens gives none for an empty text, but the model needs at least one.
+        return self.tokenizer.tokenize(prompted).without_empty(self.empty_id)
 
     def fresh(self) -> Reader:
         """The same reader, as it was before it read any text."""
         return replace(self, tokenizer=self.tokenizer.fresh()) if isinstance(self.tokenizer, WordCache) else self
 
-    def padded(self, rows: PackedTokens, chosen: Sequence[int]) -> Batch:
-        """The rows of `chosen` texts, all as long as the longest."""
-        return rows.padded(chosen, self.pad_id)
+    def padded(self, packed: PackedTokens, chosen: Sequence[int]) -> Batch:
+        """The token ids of the `chosen` texts, padded to the longest."""
+        return packed.padded(chosen, self.pad_id)
 
     def prompt_tokens(self, prompt: str) -> int:
-        """How many leading tokens of a text the prompt takes, for a pooling that leaves them out."""
+        """How many leading tokens of a text the prompt takes, for pooling that leaves them out."""
         return self.tokenizer.prompt_length(prompt.lower() if self.lowercase else prompt) if prompt else 0

@@ -1,4 +1,4 @@
-"""What may be encoded: checks that name the mistake, and the few repairs that are defined rather than refused."""
+"""What may be encoded: checks that name the mistake, and the few things that are repaired instead of refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DOCUMENT_NAMES = ("document", "passage", "corpus")
 def checked(texts: Iterable[str]) -> Iterator[str]:
     r"""`texts` one by one, each known to be a string that can be written as UTF-8.
 
-    Half a surrogate pair, which JSON and broken scrapers produce, has no UTF-8 form: it becomes U+FFFD.
+    Half a surrogate pair, as JSON and broken scrapers produce it, has no UTF-8 form: it becomes U+FFFD.
 
     >>> list(checked(["caf\u00e9", "broken \ud83d"]))
     ['café', 'broken �']
@@ -27,22 +27,22 @@ def checked(texts: Iterable[str]) -> Iterator[str]:
 
 def _checked(text: str, position: int) -> str:
     if not isinstance(text, str):
-        raise DataError(f"text {position} is {_kind(text)}; every text must be a string (use '' for a missing one)")
+        raise DataError(f"text {position} is {_type(text)}; every text must be a string (use '' for a missing one)")
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            # Through UTF-16, so that two halves that belong together become the character they stand for.
+            # Through UTF-16, so that two halves of one pair become the character they encode.
             return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
 
 
-def _kind(value: object) -> str:
+def _type(value: object) -> str:
     return "None" if value is None else f"of type {type(value).__name__}"
 
 
 def prompt_text(prompts: Mapping[str, str], name: str | None, default: str | None) -> str:
-    """The text that the prompt `name` puts before every text; `None` is the model's default, `""` is no prompt.
+    """What the prompt `name` puts before every text; `None` is the model's default, `""` is no prompt.
 
     >>> prompt_text({"query": "query: "}, "query", None)
     'query: '

@@ -1,11 +1,11 @@
-"""Vectors as an index keeps them: fewer bytes for each number, and back to unit rows. Pure numpy.
+"""Vectors: unit length, and how an index stores them in fewer bytes. Pure numpy.
 
-- float32: 4 bytes a dim, as they are.
-- float16: 2 bytes a dim, each number rounded.
-- int8: 1 byte a dim. The largest number of a vector becomes 127 or -127, the others keep their share of it. Every
-  vector has a scale of its own, which is not kept: a cosine does not change with the length of a vector.
-- binary: 1 bit a dim, eight in a byte, the first in its highest bit: whether a number is above 0. The cosine of two
-  such vectors is 1 - 2 x (bits in which they differ) / dims, so that counting bits ranks as cosines do.
+- float32: 4 bytes per dim, as they are.
+- float16: 2 bytes per dim, each number rounded.
+- int8: 1 byte per dim. The largest number of a vector becomes 127 or -127 and the others are scaled with it. Every
+  vector has its own scale, which is not stored: a cosine does not depend on the length of a vector.
+- binary: 1 bit per dim, eight in a byte, the first in its highest bit: whether a number is above 0. The cosine of two
+  such vectors is 1 - 2 x (bits in which they differ) / dims, so counting bits ranks as cosines do.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STORAGE_TYPES: dict[str, np.dtype[Any]] = {
 }
 STORED = tuple(STORAGE_TYPES)
 _LARGEST_FLOAT16 = 65504
-_LARGEST_INT8 = 127  # -128 stays unused, so that a number and its opposite are as large
+_LARGEST_INT8 = 127  # -128 is not used, so that a number and its negative are equally large
 
 
 def unit_length(vectors: npt.NDArray[np.floating]) -> Vectors:
@@ -46,7 +46,7 @@ def unit_length(vectors: npt.NDArray[np.floating]) -> Vectors:
 
 
 def columns(dims: int, kind: str) -> int:
-    """How many numbers of its type a stored vector of `dims` is.
+    """How many numbers a stored vector of `dims` has.
 
     >>> columns(384, "int8"), columns(384, "binary")
     (384, 48)
@@ -65,7 +65,7 @@ def vector_bytes(dims: int, kind: str) -> int:
 
 
 def store(vectors: npt.ArrayLike, kind: str) -> Stored:
-    """Rows of `vectors` as `kind`: "float32", "float16", "int8" or "binary".
+    """`vectors` stored as `kind`: "float32", "float16", "int8" or "binary".
 
     >>> vectors = encoder.encode(["a ristretto", "a lungo"])
     >>> store(vectors, "int8").shape, store(vectors, "binary").shape
@@ -74,24 +74,24 @@ def store(vectors: npt.ArrayLike, kind: str) -> Stored:
     [[127, -64, 16]]
     """
     check_kind(kind)
-    rows = _rows(vectors, "store", np.float32)
+    single = _checked(vectors, "store", np.float32)
     if kind == "binary":
-        return np.packbits(rows > 0, axis=1)
+        return np.packbits(single > 0, axis=1)
     if kind == "int8":
-        largest = np.abs(rows).max(axis=1, keepdims=True, initial=0)
-        scaled = rows / np.where(largest > 0, largest, np.float32(1)) * np.float32(_LARGEST_INT8)
+        largest = np.abs(single).max(axis=1, keepdims=True, initial=0)
+        scaled = single / np.where(largest > 0, largest, np.float32(1)) * np.float32(_LARGEST_INT8)
         return scaled.round().astype(np.int8)
-    if kind == "float16" and np.abs(rows).max(initial=0) > _LARGEST_FLOAT16:
+    if kind == "float16" and np.abs(single).max(initial=0) > _LARGEST_FLOAT16:
         raise DataError(
-            f"a vector has a number beyond {_LARGEST_FLOAT16}, where float16 ends; give rows of unit length"
+            f"a vector has a number beyond {_LARGEST_FLOAT16}, the largest float16; give vectors of unit length"
         )
-    return rows.astype(STORAGE_TYPES[kind])
+    return single.astype(STORAGE_TYPES[kind])
 
 
 def restore(stored: npt.ArrayLike, kind: str, dims: int | None = None) -> Vectors:
-    """What `store` kept, as unit rows of float32 whose cosines are those of the stored vectors.
+    """What `store` gave, as unit-length float32 vectors with the cosines of the stored ones.
 
-    `dims` is needed for binary vectors whose dims are no multiple of 8.
+    `dims` is needed for binary vectors whose number of dims is not a multiple of 8.
 
     >>> vectors = encoder.encode(["a ristretto", "a lungo"])
     >>> bool(np.abs(restore(store(vectors, "int8"), "int8") - vectors).max() < 0.01)
@@ -100,35 +100,35 @@ def restore(stored: npt.ArrayLike, kind: str, dims: int | None = None) -> Vector
     [[0.5, -0.5, 0.5, 0.5]]
     """
     wanted = STORAGE_TYPES[check_kind(kind)]
-    held = np.asarray(stored)
-    if held.dtype != wanted:
-        raise DataError(f"{kind} vectors are of type {wanted}, not {held.dtype}; name the kind that store was given")
-    rows = _rows(held, "restore", wanted)
-    width = (8 if kind == "binary" else 1) * rows.shape[1]
-    dims = width if dims is None else dims
-    if not isinstance(dims, int) or columns(max(dims, 0), kind) != rows.shape[1]:
-        said = f"rows of {rows.shape[1]} bytes are not {kind} vectors of {dims!r} dims"
-        raise DataError(f"{said}; give the dims of the vectors that were stored")
+    given = np.asarray(stored)
+    if given.dtype != wanted:
+        raise DataError(f"{kind} vectors are of type {wanted}, not {given.dtype}; pass the kind they were stored as")
+    checked = _checked(given, "restore", wanted)
+    width = checked.shape[1]
+    dims = (8 if kind == "binary" else 1) * width if dims is None else dims
+    if not isinstance(dims, int) or columns(max(dims, 0), kind) != width:
+        problem = f"vectors stored as {width} numbers are not {kind} vectors of {dims!r} dims"
+        raise DataError(f"{problem}; pass the dims of the vectors that were stored")
     if kind == "binary":
-        bits = np.unpackbits(rows, axis=1, count=dims)
+        bits = np.unpackbits(checked, axis=1, count=dims)
         return (2 * bits.astype(np.float32) - 1) / np.float32(math.sqrt(dims))
-    return unit_length(rows.astype(np.float32))
+    return unit_length(checked.astype(np.float32))
 
 
 def check_kind(kind: str) -> str:
-    """`kind` itself, if vectors can be stored so."""
+    """`kind` itself, if vectors can be stored that way."""
     if kind not in STORED:
         raise DataError(f"vectors cannot be stored as {kind!r}; use one of {', '.join(STORED)}")
     return kind
 
 
-def _rows(values: npt.ArrayLike, verb: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+def _checked(values: npt.ArrayLike, verb: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     try:
-        rows = np.asarray(values, dtype)
+        vectors = np.asarray(values, dtype)
     except (TypeError, ValueError) as problem:
-        raise DataError(f"{verb} was given {type(values).__name__}, not rows of numbers; give an array") from problem
-    if rows.ndim != 2 or not rows.shape[1]:
-        raise DataError(f"{verb} was given the shape {rows.shape}; give rows, one for each vector: (count, dims)")
-    if rows.dtype.kind == "f" and not np.isfinite(rows).all():
+        raise DataError(f"{verb} was given {type(values).__name__}, not vectors of numbers; give an array") from problem
+    if vectors.ndim != 2 or not vectors.shape[1]:
+        raise DataError(f"{verb} was given an array of shape {vectors.shape}; give one row per vector: (count, dims)")
+    if vectors.dtype.kind == "f" and not np.isfinite(vectors).all():
         raise DataError(f"{verb} was given a vector with nan or inf; give vectors of finite numbers")
-    return rows
+    return vectors

@@ -1,9 +1,8 @@
-"""Tokenizers of the BERT family, with the words they have met remembered.
+"""Tokenizers of the BERT family, with a cache of the words they have seen.
 
-Such a tokenizer takes a text apart at spaces and punctuation before all else, so the tokens of a text are the tokens of
-its words one after the other, and most words of a text have been met before. Here all words of many texts are looked up
-at once, by a hash of their bytes, and their tokens strung together, without a Python object for any of them; only new
-words go through the tokenizer.
+Such a tokenizer first splits a text at spaces and punctuation, so the tokens of a text are the tokens of its words in
+order, and most words of a text have been seen before. Here all words of many texts are looked up at once, by a hash of
+their bytes, and their tokens joined, without a Python object for any of them; only new words go through the tokenizer.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from tokenizers import Tokenizer
 
 from demitasse.encoding.packed_tokens import PackedTokens
 
-REMEMBERED = 200_000  # words; beyond that it starts afresh
-POOL = 4_000_000  # tokens of them, likewise
-CHUNK = 1 << 18  # bytes of text looked up at a time: what is made of them stays in the cache
-FEW = 24  # texts from which on all this is worth while
+REMEMBERED = 200_000  # words; with more, the cache starts empty again
+POOL = 4_000_000  # tokens of those words, likewise
+CHUNK = 1 << 18  # bytes of text looked up at a time: the arrays made from them fit the processor's cache
+FEW = 24  # with fewer texts, the tokenizer itself is faster
 _SLOTS_BITS = 20
 _BASE = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2^64
-# What a byte is to a word: part of it, a gap between two (a space, the end of a text), or a word of its own.
+# What a byte is to a word: part of one, a gap between two (a space, the end of a text), or a word by itself.
 _PART, _GAP, _MARK = 0, 1, 2
 _KINDS = np.zeros(256, np.uint8)
 _KINDS[[0, 32]] = _GAP
@@ -43,14 +42,14 @@ class WordCache:
 
     def __init__(self, tokenizer: Tokenizer, max_tokens: int, first: list[int], last: list[int]) -> None:
         self._tokenizer = tokenizer
-        # Such as [MASK]: sought in the text before it is taken apart, so no mark inside one may part it.
+        # Such as [MASK]: matched before the text is split, so punctuation inside one must not split it.
         self._added = [token.content.encode() for token in tokenizer.get_added_tokens_decoder().values()]
         self._max_tokens = max_tokens
         self._first, self._last = np.array(first, np.int32), np.array(last, np.int32)
         self._room = max(0, max_tokens - len(first) - len(last))
         self._lock = threading.Lock()
         self._memory = _Memory()
-        # Powers of the base and of its inverse: the hash of a word must not depend on where it stands.
+        # Powers of the base and of its inverse: the hash of a word must not depend on its position.
         self._powers = _powers(_BASE, CHUNK)
         self._inverses = _powers(pow(_BASE, -1, 1 << 64), CHUNK)
 
@@ -59,7 +58,7 @@ class WordCache:
         if len(texts) < FEW:
             return self._few(texts)
         if self._memory.full:
-            self._memory = _Memory()  # another thread may go on with the old one
+            self._memory = _Memory()  # another thread may still be using the old one
         memory = self._memory
         return PackedTokens.joined([self._chunk(memory, *chunk) for chunk in _chunks(texts)])
 
@@ -67,12 +66,12 @@ class WordCache:
         """How many leading tokens of a text the prompt takes."""
         return int(self.tokenize([prompt]).lengths[0]) - len(self._last)
 
-    def written(self) -> dict[str, Any]:
-        """What another process needs to make the same."""
+    def settings(self) -> dict[str, Any]:
+        """What another process needs to make the same cache."""
         return {"tokenizer": self._tokenizer.to_str(), "max_tokens": self._max_tokens}
 
     def fresh(self) -> WordCache:
-        """The same with no word remembered."""
+        """The same tokenizer with an empty cache."""
         other = copy.copy(self)
         other._lock, other._memory = threading.Lock(), _Memory()
         return other
@@ -83,13 +82,13 @@ class WordCache:
         return PackedTokens.of([[*first, *encoding.ids[:room], *last] for encoding in encodings])
 
     def _chunk(self, memory: _Memory, data: bytes, texts: list[str]) -> PackedTokens:
-        """Texts that are joined by zero bytes in `data`."""
+        """The tokens of `texts`, which `data` holds joined by zero bytes."""
         raw = np.frombuffer(data + b"\0", np.uint8)
-        if len(raw) > CHUNK or len(texts) != data.count(0) + 1:  # one text fills it all, or has zero bytes of its own
+        if len(raw) > CHUNK or len(texts) != data.count(0) + 1:  # one text is more than a chunk, or has zero bytes
             return PackedTokens.joined([self._few([text]) for text in texts])
         kinds = _KINDS if any(token in data for token in self._added) else _KINDS_WITH_MARKS
         kind = kinds[raw]
-        # A word begins after a space, the end of a text or a mark, and at a mark.
+        # A word starts after a space, the end of a text or punctuation, and at punctuation.
         begins = kind == _MARK
         begins[1:] |= kind[:-1] != _PART
         begins[0] = True
@@ -98,31 +97,31 @@ class WordCache:
         last = raw[after - 1]
         words = self._find(memory, raw, starts, after - (kind[after - 1] == _GAP))
         closing = np.flatnonzero(last == 0)  # the last word of each text
-        return self._strung(memory, words, np.append(0, closing[:-1] + 1))
+        return self._joined(memory, words, np.append(0, closing[:-1] + 1))
 
     def _find(self, memory: _Memory, raw: npt.NDArray[np.uint8], starts: _Int, ends: _Int) -> _Int:
-        """The number of each word of `raw`, new ones taken in."""
+        """The number of each word of `raw`; new words are added first."""
         sums = np.zeros(len(raw) + 1, np.uint64)
         np.cumsum(np.multiply(raw, self._powers[: len(raw)], dtype=np.uint64), out=sums[1:])
         hashes = (sums[ends] - sums[starts]) * self._inverses[starts] + (ends - starts).astype(np.uint64)
         numbers = memory.find(hashes)
         if (numbers < 0).any():
             with self._lock:
-                numbers = memory.find(hashes)  # another thread may have been faster
+                numbers = memory.find(hashes)  # another thread may have added them meanwhile
                 unseen = np.flatnonzero(numbers < 0)
-                fresh = {int(hashes[place]): place for place in unseen}
-                words = [raw[starts[p] : ends[p]].tobytes().decode() for p in fresh.values()]
+                new = {int(hashes[index]): index for index in unseen}
+                words = [raw[starts[index] : ends[index]].tobytes().decode() for index in new.values()]
                 encodings = self._tokenizer.encode_batch_fast(words, add_special_tokens=False)
-                memory.learn(np.array(list(fresh), np.uint64), [encoding.ids for encoding in encodings])
+                memory.learn(np.array(list(new), np.uint64), [encoding.ids for encoding in encodings])
                 numbers[unseen] = memory.find(hashes[unseen])
         return numbers
 
-    def _strung(self, memory: _Memory, words: _Int, opening: _Int) -> PackedTokens:
-        """The tokens of `words`, of which those at `opening` begin a text, with the special tokens around each text."""
+    def _joined(self, memory: _Memory, words: _Int, opening: _Int) -> PackedTokens:
+        """The tokens of `words`, where those at `opening` start a text, with the special tokens around each text."""
         before, around = len(self._first), len(self._first) + len(self._last)
         counts = memory.counts[words]
         totals = np.add.reduceat(counts, opening)
-        if totals.max() > self._room:  # leave out the words, or the tokens of one, that are past the limit
+        if totals.max() > self._room:  # leave out words, or tokens of a word, past the limit
             earlier = np.cumsum(counts) - counts
             earlier -= np.repeat(earlier[opening], np.diff(opening, append=len(words)))
             counts = np.clip(self._room - earlier, 0, counts)
@@ -132,17 +131,17 @@ class WordCache:
         lengths = totals + around
         starts = np.cumsum(lengths) - lengths
         ids = np.empty(lengths.sum(), np.int32)
-        places = order + np.repeat(memory.starts[words] - (ends - counts), counts)
-        ids[order + np.repeat(np.arange(len(opening)) * around + before, totals)] = memory.tokens[places]
-        for place, token in enumerate(self._first):
-            ids[starts + place] = token
-        for place, token in enumerate(self._last):
-            ids[starts + lengths - len(self._last) + place] = token
+        sources = order + np.repeat(memory.starts[words] - (ends - counts), counts)
+        ids[order + np.repeat(np.arange(len(opening)) * around + before, totals)] = memory.tokens[sources]
+        for position, token in enumerate(self._first):
+            ids[starts + position] = token
+        for position, token in enumerate(self._last):
+            ids[starts + lengths - len(self._last) + position] = token
         return PackedTokens(ids, starts, lengths)
 
 
 class _Memory:
-    """Words met so far: an open-addressed table from a word's hash to its number, and its tokens by number."""
+    """Words seen so far: an open-addressed table from a word's hash to its number, and its tokens by number."""
 
     def __init__(self) -> None:
         size = 1 << _SLOTS_BITS
@@ -160,20 +159,20 @@ class _Memory:
         """The number of each word; -1 for a new one."""
         slots = _slots(hashes)
         numbers = self._numbers[slots]
-        # A slot taken by another word: the one sought may be in a later one, up to the first empty slot.
+        # Where another word has the slot, this one may be in a later slot, up to the first empty one.
         pending = np.flatnonzero((self._hashes[slots] != hashes) & (numbers >= 0))
         while len(pending):
             slots[pending] = (slots[pending] + 1) & (len(self._hashes) - 1)
             here = slots[pending]
-            found = self._hashes[here] == hashes[pending]
-            numbers[pending] = np.where(found, self._numbers[here], -1)
-            pending = pending[~found & (self._numbers[here] >= 0)]
+            match = self._hashes[here] == hashes[pending]
+            numbers[pending] = np.where(match, self._numbers[here], -1)
+            pending = pending[~match & (self._numbers[here] >= 0)]
         return numbers
 
     def learn(self, hashes: _Hash, tokens: list[list[int]]) -> None:
-        """Take in new words, each with its tokens.
+        """Add new words, each with its tokens.
 
-        One thread at a time, but others may be looking words up: their tokens must be there before they can be found.
+        One thread at a time, but others may be looking words up: the tokens must be there before the words are.
         """
         new, known = PackedTokens.of(tokens), len(self.counts)
         starts = len(self.tokens) + new.starts
@@ -197,18 +196,18 @@ def _powers(base: int, count: int) -> _Hash:
 def _chunks(texts: list[str]) -> Iterator[tuple[bytes, list[str]]]:
     """Texts joined by zero bytes, as many at a time as fit a chunk."""
     begin = size = 0
-    for place, text in enumerate(texts):
-        # No character takes more than four bytes, and hardly any text needs more than one a character.
+    for index, text in enumerate(texts):
+        # A character takes at most four bytes, and in most texts one.
         needed = len(text) + 1 if text.isascii() else 4 * len(text) + 1
-        if size + needed > CHUNK and place > begin:
-            yield "\0".join(texts[begin:place]).encode(), texts[begin:place]
-            begin, size = place, 0
+        if size + needed > CHUNK and index > begin:
+            yield "\0".join(texts[begin:index]).encode(), texts[begin:index]
+            begin, size = index, 0
         size += needed
     yield "\0".join(texts[begin:]).encode(), texts[begin:]
 
 
 def word_cache_for(tokenizer: Tokenizer, max_tokens: int, direction: str = "right") -> WordCache | None:
-    """`tokenizer` word by word, if its words are independent of one another; else `None`."""
+    """`tokenizer` with a cache of words, if it tokenizes each word on its own; else `None`."""
     written: dict[str, Any] = json.loads(tokenizer.to_str())
     kinds = [(written[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
     if kinds != ["BertNormalizer", "BertPreTokenizer", "WordPiece"] or direction != "right":
@@ -216,9 +215,9 @@ def word_cache_for(tokenizer: Tokenizer, max_tokens: int, direction: str = "righ
     if any(" " in token["content"] for token in written["added_tokens"]):
         return None
     bare = Tokenizer.from_str(json.dumps({**written, "truncation": None, "padding": None}))
-    # Where the special tokens stand shows on a text of one ordinary word.
+    # One ordinary word shows where the special tokens go.
     probe = bare.encode("a")
-    inner = [place for place, special in enumerate(probe.special_tokens_mask) if not special]
+    inner = [index for index, special in enumerate(probe.special_tokens_mask) if not special]
     if not inner or probe.ids[inner[0] : inner[-1] + 1] != bare.encode("a", add_special_tokens=False).ids:
         return None
     return WordCache(bare, max_tokens, probe.ids[: inner[0]], probe.ids[inner[-1] + 1 :])

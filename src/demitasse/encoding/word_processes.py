@@ -1,9 +1,9 @@
-"""Words looked up in other processes, where a GPU would otherwise wait for one core to read the texts.
+"""Word caches in other processes, where a GPU would otherwise wait for one core to tokenize the texts.
 
-numpy and Python share one lock in a process, so threads do not help here. A worker finds texts joined by zero bytes in
-a file, and leaves the packed rows of `WordCache` in it. Only their sizes go through its stdin and stdout: a pipe holds
-64 KiB, and each time it is full or empty this process would wait for the lock that the thread which feeds the GPU
-hardly lets go of. A worker ends when its stdin does.
+numpy and Python share one lock in a process, so threads do not help here. A process reads texts, joined by zero bytes,
+from a file and writes their packed tokens to the same file. Only the sizes go through its stdin and stdout: a pipe
+takes 64 KiB, and each time it is full or empty this process would wait for the lock, which the thread that feeds the
+GPU hardly ever releases. A process ends when its stdin does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tokenizers import Tokenizer
 from demitasse.encoding.packed_tokens import PackedTokens
 from demitasse.encoding.word_cache import WordCache, word_cache_for
 
-_SIZES = struct.Struct("<QQ")  # how many texts, and of them: bytes on the way to a worker, tokens on the way back
+_SIZES = struct.Struct("<QQ")  # the number of texts, and their bytes (to a process) or their tokens (from it)
 _READY = b"!"
 
 
@@ -35,19 +35,22 @@ class WordProcesses:
 
     def __init__(self, words: WordCache, count: int) -> None:
         self._words = words
-        self._workers = [_WordProcess(words) for _ in range(count)]
+        self._processes = [_WordProcess(words) for _ in range(count)]
         self._turn = threading.Lock()
 
     def tokenize(self, texts: list[str]) -> PackedTokens:
         """The token ids of each text."""
-        share = -(-len(texts) // len(self._workers)) or 1
+        share = -(-len(texts) // len(self._processes)) or 1
         parts = [texts[start : start + share] for start in range(0, len(texts), share)]
-        with self._turn:  # one question at a time to a worker
-            asked = [worker.ask(part) for worker, part in zip(self._workers, parts, strict=False)]
-            answers = [self._workers[place].answer() if sent else None for place, sent in enumerate(asked)]
-        # A worker that was killed, or that could not be asked, is not missed.
-        rows = [self._words.tokenize(part) if rows is None else rows for part, rows in zip(parts, answers, strict=True)]
-        return PackedTokens.joined(rows or [PackedTokens.of([])])
+        with self._turn:  # one question at a time per process
+            asked = [process.ask(part) for process, part in zip(self._processes, parts, strict=False)]
+            answers = [self._processes[index].answer() if sent else None for index, sent in enumerate(asked)]
+        # This process does the part of one that was killed, or that could not be asked.
+        packed = [
+            self._words.tokenize(part) if answer is None else answer
+            for part, answer in zip(parts, answers, strict=True)
+        ]
+        return PackedTokens.joined(packed or [PackedTokens.of([])])
 
     def prompt_length(self, prompt: str) -> int:
         """How many leading tokens of a text the prompt takes."""
@@ -55,62 +58,64 @@ class WordProcesses:
 
 
 class _WordProcess:
+    """Another process with a cache like `words`, and the file it shares with this one."""
+
     def __init__(self, words: WordCache) -> None:
         self._file = tempfile.NamedTemporaryFile(prefix="demitasse-words-", buffering=0)  # noqa: SIM115 (while this lives)
         command = [sys.executable, "-m", "demitasse.encoding.word_processes", self._file.name]
-        few = {**os.environ, "RAYON_NUM_THREADS": "4"}  # the tokenizer's own threads, in each of several workers
-        self._process = subprocess.Popen(command, env=few, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603
+        environment = {**os.environ, "RAYON_NUM_THREADS": "4"}  # the tokenizer starts threads in each process
+        self._process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._to, self._from = self._process.stdin, self._process.stdout
         weakref.finalize(self, _end, self._process)
-        self._alive, self._ready = self._send(json.dumps(words.written()).encode(), 1), False
+        self._alive, self._ready = self._send(json.dumps(words.settings()).encode(), 1), False
 
     def ask(self, texts: list[str]) -> bool:
-        """Hand over `texts`; false if the worker is no longer there, or cannot be asked about them."""
-        if not self._ready:  # what it was told about the tokenizer must be read before this is put in its place
+        """Send `texts`; false if the process has ended, or cannot be asked about them."""
+        if not self._ready:  # it must have read the tokenizer from the file before the texts replace it
             self._alive, self._ready = self._alive and self._from.read(1) == _READY, True
         data = "\0".join(texts).encode()
-        # A text with a zero byte in it cannot be told apart from two.
+        # A text with a zero byte in it would look like two.
         return self._alive and data.count(0) == len(texts) - 1 and self._send(data, len(texts))
 
     def answer(self) -> PackedTokens | None:
-        """What the worker made of the texts it was asked about; `None` if it is no longer there."""
+        """The packed tokens of the texts it was asked about; `None` if the process has ended."""
         sizes = self._from.read(_SIZES.size)
         self._alive = len(sizes) == _SIZES.size
         if not self._alive:
             return None
         count, tokens = _SIZES.unpack(sizes)
-        data = _got(self._file, 8 * count + 4 * tokens)
+        data = _read(self._file, 8 * count + 4 * tokens)
         lengths = np.frombuffer(data, np.int64, count)
         return PackedTokens(np.frombuffer(data, np.int32, tokens, 8 * count), np.cumsum(lengths) - lengths, lengths)
 
     def _send(self, data: bytes, count: int) -> bool:
         try:
-            _put(self._file, data)
+            _write(self._file, data)
             self._to.write(_SIZES.pack(count, len(data)))
             self._to.flush()
-        except OSError:  # the worker is gone, or the disk is full
+        except OSError:  # the process has ended, or the disk is full
             self._alive = False
         else:
             self._alive = True
         return self._alive
 
 
-def _put(file: IO[bytes], data: bytes) -> None:
+def _write(file: IO[bytes], data: bytes) -> None:
     file.seek(0)
     view = memoryview(data)
     while view:
         view = view[file.write(view) :]
 
 
-def _got(file: IO[bytes], length: int) -> bytes:
+def _read(file: IO[bytes], length: int) -> bytes:
     file.seek(0)
     data = file.read(length)
     while len(data) < length:
         more = file.read(length - len(data))
         if not more:
-            raise OSError("the file is shorter than was said")
+            raise OSError("the file is shorter than announced")
         data += more
     return data
 
@@ -120,7 +125,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            with suppress(OSError):  # something was still on its way to it
+            with suppress(OSError):  # something was still in the pipe
                 pipe.close()
 
 
@@ -128,25 +133,25 @@ def _question(source: IO[bytes], file: IO[bytes]) -> str | None:
     sizes = source.read(_SIZES.size)
     if len(sizes) < _SIZES.size:
         return None
-    return _got(file, _SIZES.unpack(sizes)[1]).decode()
+    return _read(file, _SIZES.unpack(sizes)[1]).decode()
 
 
 def main() -> None:
     """Answer until stdin ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
     source, target = sys.stdin.buffer, sys.stdout.buffer
     with open(sys.argv[1], "r+b", buffering=0) as file:
-        told = json.loads(_question(source, file) or "null")
-        if told is None:
+        settings = json.loads(_question(source, file) or "null")
+        if settings is None:
             return
-        words = word_cache_for(Tokenizer.from_str(told["tokenizer"]), told["max_tokens"])
+        words = word_cache_for(Tokenizer.from_str(settings["tokenizer"]), settings["max_tokens"])
         assert words is not None
         target.write(_READY)
         target.flush()
         while (joined := _question(source, file)) is not None:
-            rows = words.tokenize(joined.split("\0"))
-            _put(file, rows.lengths.tobytes() + rows.ids.tobytes())
-            target.write(_SIZES.pack(len(rows), len(rows.ids)))
+            packed = words.tokenize(joined.split("\0"))
+            _write(file, packed.lengths.tobytes() + packed.ids.tobytes())
+            target.write(_SIZES.pack(len(packed), len(packed.ids)))
             target.flush()
 
 

@@ -59,5 +59,5 @@ class _PythonTokenizer:
         return PackedTokens.of(self.tokenizer(texts, truncation=True, max_length=self.max_tokens)["input_ids"])
 
     def prompt_length(self, prompt: str) -> int:
-        row = self.tokenize([prompt]).row(0)
+        row = self.tokenize([prompt]).ids_of(0)
         return len(row) - (row[-1] in self.tokenizer.all_special_ids if row else 0)

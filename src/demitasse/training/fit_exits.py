@@ -13,8 +13,8 @@ import torch
 from demitasse.encoding.batching import windows
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.exits import Exit, Moments, choose_exit, mean_cosine, similarity_agreement
-from demitasse.encoding.vectors import Vectors
 from demitasse.encoding.text_checks import checked
+from demitasse.encoding.vectors import Vectors
 from demitasse.errors import DataError
 from demitasse.host.progress import progress_bar
 from demitasse.torch_model.readout import Dense, as_modules, embed, on_device, unit_length
