@@ -52,13 +52,13 @@ def test_elastic_is_the_obvious_mean(case: Callable[[], tuple[object, object]]) 
 
 
 def test_of_many_texts_some_are_compared_and_all_are_anchored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elastic_module, "MOST_TEXTS", 6)
+    monkeypatch.setattr(elastic_module, "MAX_TEXTS", 6)
     assert difference(*compared(kept=sorted(Random(7).sample(range(TEXTS), 6)))) < 1e-5
 
 
 @pytest.mark.parametrize("scores", [1, 2 * 2 * TEXTS**2, 3 * 2 * TEXTS**2])
 def test_depths_taken_in_parts_give_the_same(scores: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elastic_module, "MOST_SCORES", scores)
+    monkeypatch.setattr(elastic_module, "MAX_SCORES", scores)
     assert difference(*compared()) < 1e-5
 
 

@@ -19,8 +19,8 @@ BAD = [
     ({"decay": -0.1}, "decay must be at least 0, not -0.1"),
     ({"warmup": -0.1}, "warmup must be a share of the steps from 0 to 1, not -0.1"),
     ({"warmup": 50}, "warmup must be a share of the steps from 0 to 1, not 50"),
-    ({"schedule": "steep"}, "schedule 'steep' is not known; use one of constant, linear, cosine"),
-    ({"precision": "int8"}, "precision 'int8' is not known; use one of fp32, bf16, fp16"),
+    ({"schedule": "steep"}, "schedule 'steep' is unknown; use one of constant, linear, cosine"),
+    ({"precision": "int8"}, "precision 'int8' is unknown; use one of fp32, bf16, fp16"),
 ]
 
 

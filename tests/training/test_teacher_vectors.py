@@ -142,7 +142,7 @@ def test_large_ones_stay_in_their_file(
     data = read_pairs(ROWS["pairs"])
     written(tmp_path, encoder, data, drawn(data))
     size = (tmp_path / "teacher-vectors.npy").stat().st_size
-    monkeypatch.setattr(teacher_vectors, "HELD", size if held else size - 1)
+    monkeypatch.setattr(teacher_vectors, "IN_MEMORY", size if held else size - 1)
     found = TeacherVectors(tmp_path, "teacher")
     assert isinstance(found._vectors, np.memmap) is not held
     check(found, encoder, drawn(data))

@@ -275,7 +275,7 @@ def test_what_cannot_be_trained(encoder: TorchEncoder, tmp_path: Path) -> None:
         dt.train(encoder, triples(), dt.Espresso(128), out=tmp_path / "b")
     with pytest.raises(dt.DataError, match="the dev set must be one source of scored pairs"):
         dt.train(encoder, triples(), out=tmp_path / "c", dev=triples())
-    with pytest.raises(dt.FolderError, match="holds no checkpoint to go on from"):
+    with pytest.raises(dt.FolderError, match="has no checkpoint to resume from"):
         dt.train(encoder, triples(), out=tmp_path / "d", resume=True)
     assert not list(tmp_path.iterdir())
     for name, sentence in (("tensorbord", "unknown; use one of .*tensorboard"), ("mlflow", "pip install mlflow")):

@@ -34,7 +34,6 @@ except ImportError as problem:
 import torch
 from torch import Tensor, nn
 
-from demitasse.objectives.elastic import Elastic
 from demitasse.objectives.pair_losses import InfoNCE, PairLoss
 from demitasse.objectives.protocol import Objective, Step
 from demitasse.objectives.published import Espresso, EspressoReleased, Matryoshka, Starbucks
@@ -99,8 +98,9 @@ class ElasticLoss(nn.Module):
 
     def __init__(self, model: SentenceTransformer, objective: Objective, loss: PairLoss = _FIND_THE_POSITIVE) -> None:
         super().__init__()
-        if isinstance(objective, Elastic):
-            raise DataError("Elastic needs a teacher's vectors, which this trainer does not make; use demitasse.train")
+        if objective.needs_teacher:
+            name = type(objective).__name__
+            raise DataError(f"{name} needs a teacher's vectors, which this trainer does not make; use demitasse.train")
         if hasattr(loss, "model"):
             raise DataError(
                 f"loss must be a pair loss of demitasse, not {type(loss).__name__}; use InfoNCE(), CoSENT() or AnglE()"

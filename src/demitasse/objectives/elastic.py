@@ -47,6 +47,7 @@ class Elastic:
     teacher: str | None = None  # folder or hub name of another encoder to learn the similarities of
     last_only = False
     raw = False
+    needs_teacher = True
 
     def __post_init__(self) -> None:
         if not 0 <= self.blend <= 1:

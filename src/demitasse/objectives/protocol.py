@@ -41,6 +41,10 @@ class Objective(Protocol):
     def raw(self) -> bool:
         """Whether it depends on the length of vectors, and so needs them before they are normalized."""
 
+    @property
+    def needs_teacher(self) -> bool:
+        """Whether it learns from a teacher's vectors, which only `demitasse.train` makes."""
+
     def cuts(self, full: Cut) -> list[Cut]:
         """The cuts it trains, for an encoder whose largest cut is `full`."""
 

@@ -48,6 +48,7 @@ class Matryoshka:
     per_step: int = -1
     last_only = True
     raw = False
+    needs_teacher = False
 
     def __post_init__(self) -> None:
         if self.weights is not None and len(self.weights) != len(self.dims or ()):
@@ -86,6 +87,7 @@ class TwoDMSE:
     detach: bool = False  # the released code let the KL move the last layer too
     last_only = False
     raw = True
+    needs_teacher = False
 
     def __post_init__(self) -> None:
         check_choice("weighting", self.weighting, ("uniform", "inverse"))
@@ -124,6 +126,7 @@ class Espresso:
     express: bool = True
     last_only = False
     raw = True
+    needs_teacher = False
 
     def cuts(self, full: Cut) -> list[Cut]:
         """Layers from 1 on at `dims`."""
@@ -157,6 +160,7 @@ class EspressoReleased:
     compress: bool = True
     last_only = False
     raw = True
+    needs_teacher = False
 
     def cuts(self, full: Cut) -> list[Cut]:
         """The last layer at both widths; depths 0 to n-2 at `dims`."""
@@ -197,6 +201,7 @@ class AdaptiveLayer:
     weighting: str = "uniform"
     last_only = False
     raw = False
+    needs_teacher = False
 
     def __post_init__(self) -> None:
         check_choice("weighting", self.weighting, WEIGHTINGS)
@@ -238,6 +243,7 @@ class Matryoshka2d:
     weighting: str = "uniform"
     last_only = False
     raw = False
+    needs_teacher = False
 
     def _adaptive(self) -> AdaptiveLayer:
         inner = Matryoshka(self.dims, self.weights, self.dims_per_step)
@@ -264,6 +270,7 @@ class Starbucks:
     detach: bool = False  # the released code let the KL move the last layer too
     last_only = False
     raw = False
+    needs_teacher = False
 
     def cuts(self, full: Cut) -> list[Cut]:
         """The list, the full cut last."""

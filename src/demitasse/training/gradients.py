@@ -44,8 +44,8 @@ class Descent:
     def add(self, prepared: Prepared, step: Step, seed: int, *, share: float = 1.0, last: bool = True) -> Tensor:
         """Add the gradients of `share` times the loss of a batch, and return the loss.
 
-        With several chunks (GradCache) the model runs over each and keeps only its embeddings, the objective is computed
-        over all of them, and each chunk is run again to carry the gradient of its embeddings on to the weights.
+        With several chunks (GradCache) the model runs over each and keeps only its embeddings, the objective is
+        computed over all of them, and each chunk is run again to carry the gradient of its embeddings to the weights.
         """
         count, columns = len(prepared.chunks), len(prepared.own.columns)
         if count == 1:

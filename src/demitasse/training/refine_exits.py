@@ -89,7 +89,7 @@ def _descend(
     seed: int,
     advance: Callable[[int], None],
 ) -> None:
-    """Adam with a rate that falls to zero, on random batches out of `count` texts; the same seed gives the same result."""
+    """Adam with a rate that falls to zero, on random batches of `count` texts; a seed always gives the same result."""
     steps, size, rate = plan
     optimizer = torch.optim.Adam(parameters, lr=rate)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)

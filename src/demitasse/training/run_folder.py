@@ -110,9 +110,10 @@ def _step_of(line: str) -> int:
 def _same(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     for part in _COMPARED:
         if before.get(part) != now.get(part):
+            difference = _difference(before.get(part), now.get(part))
             raise FolderError(
-                f"the run in {path} was started with different {part} ({_difference(before.get(part), now.get(part))}); "
-                "resume with the same, or start in a new folder"
+                f"the run in {path} was started with different {part} ({difference}); resume with the same, or start "
+                "in a new folder"
             )
 
 
