@@ -21,17 +21,14 @@ from unittest import mock
 
 import torch
 
-for folder in ("helpers", "objectives", "integrations"):
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / folder))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 
-import test_compression  # noqa: E402
-import test_elastic  # noqa: E402
-import test_losses  # noqa: E402
-import test_pair_losses  # noqa: E402
-import test_published  # noqa: E402
-import test_sentence_transformers  # noqa: E402
-import zoo  # noqa: E402
-from references import GOLDEN, difference  # noqa: E402
+import angle_emb
+import loss_cases
+import objective_cases
+import sentence_transformers_cases as library_cases
+import zoo
+from references import difference
 
 REFERENCE, LIBRARY, ANGLE = "reference", "sentence-transformers", "angle-emb golden"
 Table = dict[str, dict[str, float]]
@@ -48,34 +45,34 @@ def add(table: Table, column: str, name: str, pairs: Iterable[tuple[object, obje
 
 
 def with_references(table: Table) -> None:
-    for name, case in {**test_losses.LOSSES, **test_compression.COMPRESS}.items():
+    for name, case in {**loss_cases.LOSSES, **objective_cases.COMPRESSIONS}.items():
         add(table, REFERENCE, family(name), [case()])
-    for name in test_pair_losses.CASES:
-        add(table, REFERENCE, family(name), [test_pair_losses.compared(name)])
-    for name, cases in test_published.OBJECTIVES.items():
+    for name in loss_cases.PAIR_LOSSES:
+        add(table, REFERENCE, family(name), [loss_cases.pair_loss(name)])
+    for name, cases in objective_cases.OBJECTIVES.items():
         add(table, REFERENCE, name, (case() for case in cases))
-    add(table, REFERENCE, "Elastic", (case() for case in test_elastic.ELASTIC))
+    add(table, REFERENCE, "Elastic", (case() for case in objective_cases.ELASTIC.values()))
 
 
 def with_sentence_transformers(table: Table) -> None:
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as temporary:
         for normalize in (True, False):
-            folder = zoo.write_folder(Path(place) / str(normalize), normalize=normalize)
-            for name, case in test_sentence_transformers.CASES.items():
+            folder = zoo.write_folder(Path(temporary) / str(normalize), normalize=normalize)
+            for name, case in library_cases.CASES.items():
                 ours = "angle" if name.startswith("AnglE") else family(name)
-                add(table, LIBRARY, ours, test_sentence_transformers.compared(case, folder))
+                add(table, LIBRARY, ours, library_cases.compared(case, folder))
 
 
 def with_angle_emb(table: Table) -> None:
     names = {"cosine": "cosent", "angle": "angle", "in": "labelled_infonce", "contrastive": "infonce"}
-    for name, ours, golden in test_pair_losses.golden_losses():
+    for name, ours, golden in angle_emb.golden_losses():
         add(table, ANGLE, names[name.split()[1].partition("_")[0]], [(ours, golden)])
-    for _, ours, golden in test_pair_losses.golden_mixes():
+    for _, ours, golden in angle_emb.golden_mixes():
         add(table, ANGLE, "AnglE", [(ours, golden)])
-    for _, ours, golden in test_compression.golden_alignments():
+    for _, ours, golden in angle_emb.golden_alignments():
         add(table, ANGLE, "Published", [(ours, golden)])
-    with mock.patch("demitasse.objectives.compression.published_target", test_published.GoldenTargets()):
-        for _, loss, case in test_published.golden_ese():
+    with mock.patch("demitasse.objectives.compression.published_target", angle_emb.GoldenTargets()):
+        for _, loss, case in angle_emb.golden_ese():
             add(table, ANGLE, "EspressoReleased", [(loss()[0].item(), case["loss"])])
 
 
@@ -90,17 +87,17 @@ def main() -> None:
     with_angle_emb(table)
     columns = (REFERENCE, LIBRARY, ANGLE)
     print(f"{'':24}" + "".join(f"{column:>24}" for column in columns))
-    for name, found in table.items():
-        cells = [f"{found[column]:.1e}" if column in found else "-" for column in columns]
+    for name, row in table.items():
+        cells = [f"{row[column]:.1e}" if column in row else "-" for column in columns]
         print(f"{name:24}" + "".join(f"{cell:>24}" for cell in cells))
     if options.json:
         versions = {name: version(name) for name in ("sentence-transformers", "torch", "transformers")}
         report = {
             "made_by": "research/objective_parity.py",
-            "versions": {**versions, "angle_emb": GOLDEN["versions"]["angle_emb"]},
+            "versions": {**versions, "angle_emb": angle_emb.GOLDEN["versions"]["angle_emb"]},
             "largest_relative_difference": {
-                name: {column: float(f"{found[column]:.2g}") if column in found else "-" for column in columns}
-                for name, found in table.items()
+                name: {column: float(f"{row[column]:.2g}") if column in row else "-" for column in columns}
+                for name, row in table.items()
             },
         }
         options.json.write_text(json.dumps(report, indent=1) + "\n")

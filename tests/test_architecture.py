@@ -114,6 +114,14 @@ def test_no_command_imports_another() -> None:
         assert not modules(SOURCE / "cli" / f"{command}.py") & commands, f"{command}.py imports another command"
 
 
+def test_no_test_or_script_imports_a_test() -> None:
+    root = Path(__file__).parents[1]
+    for path in (*(root / "tests").rglob("*.py"), *(root / "research").rglob("*.py"), root / "conftest.py"):
+        modules = {part for name in imported_names(path) for part in name.split(".")[:-1] or [name]}
+        tests = {name for name in modules if name.startswith("test_")}
+        assert not tests, f"{path.relative_to(root)} imports {', '.join(tests)}; move what is shared into tests/helpers"
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE).with_suffix("")))
 def test_files_and_functions_are_short(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
