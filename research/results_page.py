@@ -116,14 +116,14 @@ def time_tables(files: Sequence[File], drawn: Sequence[Picture]) -> list[str]:
         whole = times[max(times)]
         shown = few(times)
         rows = [
-            ["milliseconds a text", *(f"{times[layers]:.3g}" for layers in shown)],
-            ["times as fast as all layers", *(f"{whole / times[layers]:.1f}" for layers in shown)],
+            ["milliseconds per text", *(f"{times[layers]:.3g}" for layers in shown)],
+            ["speed-up over all layers", *(f"{whole / times[layers]:.1f}" for layers in shown)],
         ]
         how = (
             f"{TITLES[file.backbone]} with {plain['exits']} exits, {plain['texts']} sentences of "
             f"{plain['mean_words']:.0f} words on average, {plain['place']} ({plain['processor']}, {plain['cores']} "
             f"cores), demitasse {plain['demitasse']}: median of {plain['rounds']} rounds in which every number of "
-            "layers had its turn, all texts having been read before."
+            "layers had its turn, all texts having been encoded once before."
         )
         lines += [*paragraph(how), "", *table(["layers", *map(str, shown)], rows), ""]
         picture = image(drawn, f"{file.backbone}-time")

@@ -141,7 +141,7 @@ def best(model: Backbone, tried: Sequence[File] = ()) -> list[str]:
         for rows in ranked.values():
             wins[rows[0][0].label] = wins.get(rows[0][0].label, 0) + 1
         counts = sorted(wins.items(), key=lambda item: -item[1])
-        text = f"On {what}, of the rows that are one model, the best at each of the {len(ranked)} cuts is "
+        text = f"On {what}, among the rows that are one model, the winners at the {len(ranked)} cuts are "
         text += ", ".join(f"{label} at {count}" for label, count in counts) + ". "
         ours = {cut: rows for cut, rows in ranked.items() if rows[0][0].method in ESE}
         if not any(row.method in ESE for row in model.rows):
@@ -165,8 +165,8 @@ def _best_at_all_layers(model: Backbone, tried: Sequence[File]) -> str:
     ranked = sorted(found.items(), key=lambda item: -item[1][0])
     listed = ", ".join(f"{label} {score:.1f} (`{text}`)" for label, (score, text) in ranked)
     return (
-        "Rows are what is best for all cuts together. Whoever needs all layers alone would choose otherwise: the best "
-        f"of each objective on stsb-dev with all layers, of everything that was tried (below), is {listed}."
+        "Rows are the best for all cuts together. For all layers alone the choice would differ: of everything that was "
+        f"tried (below), the best of each objective on stsb-dev with all layers is {listed}."
     )
 
 

@@ -39,7 +39,7 @@ def dev_columns(model: Backbone) -> list[Column]:
     columns: list[Column] = []
     for name, label in ((DEV, "stsb-dev"), (TRIAL, "sick-trial")):
         columns += whole_and_below(model, name, whole=f"{label}: all layers")
-        columns.append(("all cuts from 1 layer on", name, every))
+        columns.append(("all cuts from 1 layer up", name, every))
     return columns
 
 
@@ -54,7 +54,7 @@ def chosen(model: Backbone, files: Sequence[File]) -> list[str]:
                 parts.append(f"{METHODS[method]}, `{text}`, is not among the {len(runs)} tried")
                 continue
             places = []
-            for heading in ("all cuts from 1 layer on", "stsb-dev: all layers"):
+            for heading in ("all cuts from 1 layer up", "stsb-dev: all layers"):
                 own, *others = (
                     Row(method, "", {0: one.tables}).cell(*columns[heading])
                     for one in (next(t for t in runs if t.training == run.training), *runs)
@@ -64,7 +64,5 @@ def chosen(model: Backbone, files: Sequence[File]) -> list[str]:
             parts.append(f"{METHODS[method]}, `{text}`, {places[0]} and {places[1]} of {len(runs)}")
     if not parts:
         return []
-    start = (
-        "The place of what is used among what was tried, on stsb-dev by all cuts from 1 layer on and by all layers: "
-    )
+    start = "How the choice ranks among what was tried, on stsb-dev, by all cuts from 1 layer up and by all layers: "
     return paragraph(start + "; ".join(parts) + ".")
