@@ -63,7 +63,7 @@ def test_models_are_compared(run: RunCommand, model: Path, pairs: Path, tmp_path
     arguments = ("eval", model, "-t", pairs, "--compare", tmp_path / "small", "--resamples", "50")
     ran = run(*arguments, "--dims", "8,32", "--json", tmp_path / "both.json")
     assert ran.code == 0, ran.err
-    assert "difference to" in ran.out
+    assert "difference from" in ran.out
     both = json.loads((tmp_path / "both.json").read_text())
     assert both["kind"] == "comparison"
     assert [entry["model"] for entry in both["evaluations"]] == [str(model), str(tmp_path / "small")]

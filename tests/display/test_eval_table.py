@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -11,12 +12,12 @@ from rich.console import Console
 from demitasse.cut import Cut, grid
 from demitasse.display.eval_table import show
 from demitasse.evaluation.evaluation import Evaluation
+from demitasse.evaluation.score_types import Difference
 
 
-def shown(*evaluations: Evaluation, width: int = 100, colour: bool = False) -> str:
+def shown(*evaluations: Evaluation, width: int = 100) -> str:
     file = io.StringIO()
-    console = Console(file=file, width=width, force_terminal=colour, color_system="truecolor" if colour else None)
-    show(evaluations, console)
+    show(evaluations, Console(file=file, width=width))
     return file.getvalue()
 
 
@@ -44,23 +45,27 @@ def test_layers_go_down_and_dims_across() -> None:
     assert "± is half of a 95% interval, from 200 resamples" in alone
 
 
-def test_a_narrow_terminal_has_no_intervals_and_no_broken_line() -> None:
+def test_a_narrow_terminal_has_no_intervals_and_no_wrapped_lines() -> None:
     text = shown(evaluation(), width=36)
     table = text.split("16 pairs\n")[1].split("3x8:")[0]
     assert "±" not in table
     assert "74.5" in table
     assert max(map(len, table.splitlines())) <= 36
-    assert "±" not in text  # nor is it explained
+    assert "±" not in text  # and no explanation of it
 
 
-def test_without_resamples_nothing_is_said_of_intervals() -> None:
+def test_without_resamples_intervals_are_not_mentioned() -> None:
     assert "±" not in shown(unresampled(evaluation()))
 
 
-def test_the_best_and_the_worst_are_shaded() -> None:
-    text = shown(evaluation(), colour=True)
-    assert "48;2;122;190;214m 88.5 " in text
-    assert "48;2;253;236;200m 54.5 " in text
+def test_scores_are_shaded_from_the_worst_to_the_best() -> None:
+    file = io.StringIO()
+    console = Console(file=file, width=100, force_terminal=True, color_system="truecolor", record=True)
+    show([evaluation()], console)
+    page = console.export_html(inline_styles=True)
+    colours = dict(re.findall(r"background-color: (#\w+)\D*> (\d+\.\d) <", page)[::-1])
+    scores = {score: colour for colour, score in colours.items()}
+    assert scores["88.5"] != scores["54.5"]
 
 
 def test_cuts_that_were_not_measured_stay_empty() -> None:
@@ -93,26 +98,32 @@ def test_layers_of_both_sides_are_a_matrix_for_each_number_of_dims(kind: str, co
     ]
 
 
+def columns(difference: Difference) -> list[str]:
+    """The words of a difference in the table."""
+    value, low, high = (f"{number:+.2f}" for number in (difference.value, difference.low, difference.high))
+    return [value, low, "to", high, f"{difference.p:.3f}"]
+
+
 def test_models_are_compared_with_the_first() -> None:
     first, second = evaluation(model="first"), evaluation(0.5, seed=3, model="second")
     text = shown(first, second)
     assert text.startswith("first  3x8 fp32")
     assert "second  3x8 fp32" in text
-    assert "; difference to first" in text
+    assert "; difference from first" in text
     rows = lines(text.split("alone: ")[0])
-    found = second.difference(first, "both", Cut(2, 8))
+    difference = second.difference(first, "both", Cut(2, 8))
     (row,) = (row for row in rows if row[:2] == ["2x8", "second"])
     assert row[2] == "79.0"
-    assert row[4:] == [f"{found.value:+.2f}", f"{found.low:+.2f}", "to", f"{found.high:+.2f}", f"{found.p:.3f}"]
+    assert row[4:] == columns(difference)
     assert len([row for row in rows if row[1:2] == ["first"]]) == 8
-    found = second.shallow_difference(first, "both", 4)
+    difference = second.shallow_difference(first, "both", 4)
     (row,) = (row for row in rows if row[:3] == ["mean", "1-2x4", "second"])
     assert row[3] == f"{second.shallow('both', 4):.1f}"
-    assert row[5:] == [f"{found.value:+.2f}", f"{found.low:+.2f}", "to", f"{found.high:+.2f}", f"{found.p:.3f}"]
+    assert row[5:] == columns(difference)
     assert [row[1] for row in rows if row[:1] == ["mean"] and row[2] == "first"] == ["1-2x8", "1-2x4"]
 
 
-def test_models_of_other_sizes_are_compared_whole_and_where_they_meet() -> None:
+def test_models_of_different_sizes_are_compared_at_full_size_and_at_shared_cuts() -> None:
     first = evaluation(model="first")
     small = [score for score in evaluation(1.0).means if score.cut in grid([0, 1, 2], [4])]
     second = replace(evaluation(1.0), full=Cut(2, 4), means=tuple(small), shallows=(), model="second")
@@ -124,7 +135,7 @@ def test_models_of_other_sizes_are_compared_whole_and_where_they_meet() -> None:
     assert whole[4] == f"{second.score('both', Cut(2, 4)) - first.score('both', Cut(3, 8)):+.2f}"
 
 
-def test_of_many_cuts_some_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_some_of_many_cuts_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("demitasse.display.eval_table.MANY", 3)
     made = evaluation()
     more = tuple(replace(score, cut=Cut(score.cut.layers, 2)) for score in made.means if score.cut.dims == 4)
@@ -133,7 +144,7 @@ def test_of_many_cuts_some_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     text = shown(made, made)
     cuts = {row[0] for row in lines(text) if row and row[0][1:2] == "x"}
     assert cuts == {str(cut) for cut in grid([0, 1, 2, 3], [2, 8])}
-    assert "4 further cuts were measured; see others with --layers and --dims" in text
+    assert "4 more cuts were measured; show them with --layers and --dims" in text
 
 
 def test_without_resamples_a_difference_has_no_interval() -> None:

@@ -15,16 +15,16 @@ def with_exit(encoder: Encoder) -> Encoder:
     return replace(encoder, exits={1: exit_}, record=record)
 
 
-def test_an_exit_counts_with_the_rows_that_are_kept(encoder: Encoder) -> None:
+def test_the_size_of_an_exit_depends_on_its_dims(encoder: Encoder) -> None:
     plain, elastic = encoder.model_bytes(Cut(1, 8)), with_exit(encoder).model_bytes(Cut(1, 8))
     assert elastic - plain == 4 * (8 * 32 + 8)
     assert encoder.model_bytes(Cut(3, 32)) == 4 * sum(p.numel() for p in encoder.backbone.model.parameters())
 
 
-def test_what_is_known_of_a_depth_is_shown(encoder: Encoder) -> None:
+def test_each_depth_shows_its_exit_size_and_agreement(encoder: Encoder) -> None:
     facts = describe(with_exit(encoder))
     assert facts["exits"] == [1]
-    assert {row["cut"] for row in facts["cuts"]} == {"0x32", "1x32", "2x32", "3x32"}
+    assert {size["cut"] for size in facts["cuts"]} == {"0x32", "1x32", "2x32", "3x32"}
     table = size_table(facts).splitlines()
     (row,) = [line.split() for line in table if line.split()[:2] == ["1", "yes"]]
     assert row[-1] == "0.875"

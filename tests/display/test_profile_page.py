@@ -1,4 +1,4 @@
-"""The page of a report as a file; tests/test_report_page.py opens it in a browser."""
+"""The report page as a file; test_report_in_browser.py opens it in a browser."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ import pytest
 from profiles import made_profile
 
 import demitasse as dt
-from demitasse.display import profile_page as reporting
-from demitasse.display.profile_page import shown_beside
+from demitasse.display import profile_page
+from demitasse.display.profile_page import comparison_series
 from demitasse.planning.profile import MeasuredCut, Timing
+from demitasse.planning.profile_json import measured_as_plain
 
 HOSTILE = "</script><script>alert(1)</script><!-- {{script}} \u2028 ' \" & $& \\u003c \udc80"
 
@@ -50,7 +51,7 @@ def other(name: str = "org/other") -> MeasuredCut:
 
 
 def test_the_page_refers_to_nothing_outside_it() -> None:
-    text = reporting.page(made_profile())
+    text = profile_page.page(made_profile())
     page = Page(text)
     for tag, attributes in page.tags:
         assert tag not in ("img", "iframe", "object", "embed", "base", "a", "audio", "video"), tag
@@ -63,19 +64,21 @@ def test_the_page_refers_to_nothing_outside_it() -> None:
 
 
 def test_the_page_is_small() -> None:
-    text = reporting.page(made_profile())
+    text = profile_page.page(made_profile())
     assert len(text.encode()) - len(Page(text).scripts[0]) < 60_000
 
 
-def test_every_row_is_in_the_page_to_the_last_digit() -> None:
+def test_every_number_is_in_the_page_to_the_last_digit() -> None:
     profile = made_profile()
-    found = data(reporting.page(profile))
-    assert found["profile"]["rows"] == json.loads(json.dumps([reporting.row_as_plain(row) for row in profile.rows]))
-    assert profile.rows[found["full"]] == profile.full
+    embedded = data(profile_page.page(profile))
+    assert embedded["profile"]["rows"] == json.loads(
+        json.dumps([measured_as_plain(measured) for measured in profile.rows])
+    )
+    assert profile.rows[embedded["full"]] == profile.full
 
 
-def test_no_name_breaks_out_of_its_place(tmp_path: Path) -> None:
-    plain = Page(reporting.page(replace(made_profile(), others=(other(),), made={"notes": ["a note"]})))
+def test_no_name_can_inject_script(tmp_path: Path) -> None:
+    plain = Page(profile_page.page(replace(made_profile(), others=(other(),), made={"notes": ["a note"]})))
     profile = replace(
         made_profile(), model=HOSTILE, measure=HOSTILE, others=(other(HOSTILE),), made={"notes": [HOSTILE], HOSTILE: 1}
     )
@@ -87,39 +90,37 @@ def test_no_name_breaks_out_of_its_place(tmp_path: Path) -> None:
     assert data(text)["profile"]["model"] == HOSTILE
 
 
-def test_the_models_compared_with_are_series() -> None:
+def test_comparison_models_are_series() -> None:
     profile = replace(made_profile(), others=(other(),))
     same = replace(made_profile(worse=1.0), model="same machine")
     far = replace(made_profile(), model="elsewhere", made={"machine": {"processor": "B", "cores": 1}})
     unknown = replace(made_profile(), model="unknown", made={})
-    found = shown_beside(profile, [same, far, unknown])
-    assert [one.name for one in found] == ["org/other", "same machine", "elsewhere", "unknown"]
-    assert found[0].rows == [other()]
-    assert found[1].rows == same.front("quality", "latency")
-    assert [one.note for one in found] == [
-        *("", "", "timed on another machine (B, 1 core)", "timed on another machine (unknown)"),
+    series = comparison_series(profile, [same, far, unknown])
+    assert [one.name for one in series] == ["org/other", "same machine", "elsewhere", "unknown"]
+    assert series[0].rows == [other()]
+    assert series[1].rows == same.front("quality", "latency")
+    assert [one.note for one in series] == [
+        *("", "", "timed on a different machine (B, 1 core)", "timed on a different machine (unknown)"),
     ]
-    assert [one["name"] for one in data(reporting.page(profile, [same]))["series"]] == ["org/other", "same machine"]
+    assert [one["name"] for one in data(profile_page.page(profile, [same]))["series"]] == ["org/other", "same machine"]
 
 
-def test_another_measure_is_not_compared(tmp_path: Path) -> None:
-    with pytest.raises(dt.DataError) as caught:
+def test_profiles_with_different_measures_are_not_compared(tmp_path: Path) -> None:
+    with pytest.raises(dt.DataError, match=r"nDCG@10 for b, but Spearman, built-in sample for tiny; measure both"):
         dt.report(made_profile(), tmp_path / "a.html", compare=[replace(made_profile(), model="b", measure="nDCG@10")])
-    assert str(caught.value) == (
-        "the quality of b is nDCG@10, and that of tiny Spearman, built-in sample; "
-        "measure both in the same way to compare them"
-    )
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["profile.json", "report", "folder.html"])
-def test_a_report_takes_no_other_file_s_place(name: str, tmp_path: Path) -> None:
+def test_a_report_must_be_an_html_file(name: str, tmp_path: Path) -> None:
     (tmp_path / "folder.html").mkdir()
-    with pytest.raises(dt.DataError, match=r"is no name of a page; write the report to a file that ends in \.html"):
+    with pytest.raises(
+        dt.DataError, match=r"is not an \.html file name; write the report to a file that ends in \.html"
+    ):
         dt.report(made_profile(), tmp_path / name)
 
 
-def test_what_was_measured_where_is_said_in_words() -> None:
+def test_the_facts_of_a_measurement_are_in_words() -> None:
     machine = {"processor": "A Processor", "cores": 2, "memory_gb": 16.5, "system": "Linux 6"}
     made = {
         "machine": machine,
@@ -128,15 +129,17 @@ def test_what_was_measured_where_is_said_in_words() -> None:
         "seconds": 12.5,
         "notes": [],
         "runs_on": "cpu",
+        "exported": ["fp32", "int8"],
     }
-    facts = dict(data(reporting.page(replace(made_profile(), made=made)))["facts"])
+    facts = dict(data(profile_page.page(replace(made_profile(), made=made)))["facts"])
     assert facts["machine"] == "A Processor, 2 cores, 16.5 GB of memory, system Linux 6"
     assert facts["versions"] == "python 3.11"
     assert (facts["rounds"], facts["seconds"], facts["runs on"]) == ("5", "12.5", "cpu")
+    assert facts["exported"] == "fp32, int8"
     assert "notes" not in facts
-    for machine_told in ("a laptop", None):
-        facts = dict(data(reporting.page(replace(made_profile(), made={"machine": machine_told})))["facts"])
-        assert facts.get("machine") == machine_told
+    for recorded in ("a laptop", None):
+        facts = dict(data(profile_page.page(replace(made_profile(), made={"machine": recorded})))["facts"])
+        assert facts.get("machine") == recorded
 
 
 def test_importing_it_imports_no_torch_and_no_matplotlib() -> None:

@@ -1,4 +1,4 @@
-"""The report in a real browser: it chooses as Python does, moves with its sliders, and can be read anywhere."""
+"""The report in a real browser: it chooses what Python chooses, follows its sliders, and is readable everywhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import demitasse as dt
 from demitasse.planning.budget import PREFER, neighbours
 from demitasse.planning.deploy import commands, python
 from demitasse.planning.profile import AXES, MeasuredCut, Profile, Timing
-from demitasse.planning.profile_json import row_as_plain
+from demitasse.planning.profile_json import measured_as_plain
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
@@ -47,7 +47,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def opened(browser: Browser, tmp_path: Path) -> Iterator[Opened]:
-    """Opens a report from its file; nothing may be asked of a network, and nothing may go wrong in the page."""
+    """Opens a report from its file; fails if the page uses the network, logs anything or raises an error."""
     contexts, wrong = [], []
 
     def open_page(profile: Profile, *compare: Profile, **options: Any) -> Page:
@@ -70,7 +70,7 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Opened]:
 
 @pytest.fixture(scope="module")
 def script(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    """A page whose functions are called with rows of one's own."""
+    """A page whose functions are called with other rows."""
     path = tmp_path_factory.mktemp("script") / "report.html"
     dt.report(made_profile(), path)
     page = browser.new_page()
@@ -88,30 +88,30 @@ CHOOSE = """([rows, full, budgets]) => budgets.map(budget => {
 
 
 def chosen(profile: Profile, budget: dt.Budget) -> list[Any]:
-    """What Python chooses, as the page says it."""
-    said: list[str] = []
+    """What Python chooses, in the form of the page."""
+    enough: list[str] = []
     try:
         best, limits = profile.best(budget), ()
     except dt.NothingFits as problem:
         best, limits = problem.nearest, problem.limits
-        said = str(problem).partition("; allow ")[2].split(" and ")
-    beside = neighbours(profile.rows, budget, best, profile.full.quality)
-    places = [-1 if row is None else profile.rows.index(row) for row in (best, *beside)]
-    return [places[0], list(limits), *places[1:], said]
+        enough = str(problem).partition("; allow ")[2].split(" and ")
+    options = (best, *neighbours(profile.rows, budget, best, profile.full.quality))
+    indices = [-1 if option is None else profile.rows.index(option) for option in options]
+    return [indices[0], list(limits), *indices[1:], enough]
 
 
 def in_the_page(script: Page, profile: Profile, asked: list[dt.Budget]) -> Any:
-    rows = [row_as_plain(row) for row in profile.rows]
+    rows = [measured_as_plain(measured) for measured in profile.rows]
     return script.evaluate(CHOOSE, [rows, profile.full.quality, [asdict(budget) for budget in asked]])
 
 
 @settings(max_examples=80, deadline=None)
 @given(profiles(), st.lists(budgets(), min_size=1, max_size=10))
-def test_the_page_chooses_as_python_does(script: Page, profile: Profile, asked: list[dt.Budget]) -> None:
+def test_the_page_chooses_what_python_does(script: Page, profile: Profile, asked: list[dt.Budget]) -> None:
     assert in_the_page(script, profile, asked) == [chosen(profile, budget) for budget in asked]
 
 
-def test_the_page_chooses_as_python_does_on_a_grid_of_budgets(script: Page) -> None:
+def test_the_page_chooses_what_python_does_on_a_grid_of_budgets(script: Page) -> None:
     profile = made_profile(slower=1.0371, worse=0.123)
     limits = ((None, 0.3, 2.5), (None, 700), (None, 16, 100), (None, 7.5), (None, 0.97, 75.5, 99))
     asked = [
@@ -125,44 +125,58 @@ def test_the_page_chooses_as_python_does_on_a_grid_of_budgets(script: Page) -> N
 @settings(max_examples=40, deadline=None)
 @given(profiles(), st.sets(st.sampled_from(AXES), min_size=1).map(sorted))
 def test_the_page_has_the_same_front(script: Page, profile: Profile, axes: list[str]) -> None:
-    rows = [row_as_plain(row) for row in profile.rows]
-    found = script.evaluate("([rows, axes]) => front(rows, axes).map(row => rows.indexOf(row))", [rows, axes])
-    assert {profile.rows[place] for place in found} == set(profile.front(*axes))
+    rows = [measured_as_plain(measured) for measured in profile.rows]
+    indices = script.evaluate("([rows, axes]) => front(rows, axes).map(row => rows.indexOf(row))", [rows, axes])
+    assert {profile.rows[index] for index in indices} == set(profile.front(*axes))
 
 
 @pytest.mark.parametrize(
-    ("model", "runs_on"),
-    [("built-in", "onnxruntime, cpu"), ("org/tiny", "cpu"), ("it's a 'model'", "cuda:0"), ('my "own" one', "cpu")],
+    ("model", "made"),
+    [
+        ("built-in", {"runs_on": "onnxruntime, cpu"}),
+        ("org/tiny", {"runs_on": "cpu"}),
+        ("org/tiny", {"runs_on": "cpu", "exported": []}),
+        ("org/tiny", {"runs_on": "cpu", "exported": ["int8"]}),
+        ("it's a 'model'", {"runs_on": "cuda:0"}),
+        ('my "own" one', {"runs_on": "cpu", "exported": ["fp32", "int8"]}),
+    ],
 )
-def test_what_to_type_is_what_plan_prints(opened: Opened, model: str, runs_on: str) -> None:
-    profile = replace(made_profile(), model=model, made={"runs_on": runs_on})
-    found = opened(profile).evaluate("rows.map(commands)")
-    assert [one["shell"] for one in found] == [commands(profile, row) for row in profile.rows]
-    assert [one["python"] for one in found] == [python(profile, row) for row in profile.rows]
+def test_what_to_type_is_what_plan_prints(opened: Opened, model: str, made: dict[str, Any]) -> None:
+    profile = replace(made_profile(), model=model, made=made)
+    typed = opened(profile).evaluate("rows.map(commands)")
+    assert [one["shell"] for one in typed] == [commands(profile, measured) for measured in profile.rows]
+    assert [one["python"] for one in typed] == [python(profile, measured) for measured in profile.rows]
+
+
+def freeze_timers(page: Page) -> None:
+    """Keep messages that go away by themselves, however slow the machine is."""
+    page.evaluate("window.setTimeout = () => 0")
 
 
 def best_of(page: Page) -> list[str]:
     return [page.inner_text("#cut"), page.inner_text("#answer .kind")]
 
 
-def written(row: MeasuredCut) -> list[str]:
-    layers, dims = row.cut
+def written(measured: MeasuredCut) -> list[str]:
+    layers, dims = measured.cut
     layer = f"{layers} layer{'s' * (layers != 1)}"
-    return [str(row.cut), f"{layer}, {dims} dims; {row.precision} arithmetic, {row.vectors} vectors"]
+    return [str(measured.cut), f"{layer}, {dims} dims; {measured.precision} model, {measured.vectors} vectors"]
 
 
 def test_it_opens_with_a_recommendation(opened: Opened) -> None:
     profile = made_profile()
     page = opened(profile)
     best = profile.best(dt.Budget(quality=0.97))
-    assert page.title() == "tiny: what each cut is worth"
+    assert page.title() == "tiny: quality and cost of each cut"
     assert best_of(page) == written(best)
     assert page.inner_text("#command") == commands(profile, best)[-1]
     assert page.inner_text("#python") == f"import demitasse as dt\nvectors = {python(profile, best)}"
     assert "Spearman, built-in sample" in page.inner_text("#summary")
     assert "A Processor, 2 cores" in page.inner_text("#summary")
     expect(page.locator("#heat td.best")).to_have_text(f"{best.quality:.1f}")
+    freeze_timers(page)
     page.click("#answer button >> nth=0")
+    expect(page.locator("#answer button >> nth=0")).to_have_text("Copied")
     assert page.evaluate("navigator.clipboard.readText()") == commands(profile, best)[-1]
 
 
@@ -199,14 +213,14 @@ def test_numbers_may_be_typed_and_a_preference_picked(opened: Opened) -> None:
     assert "at least 100% of the full quality" in page.inner_text("#answer .none")
 
 
-def test_nothing_fits_says_what_is_in_the_way_and_lets_the_nearest_in(opened: Opened) -> None:
+def test_if_nothing_fits_it_names_the_limit_and_offers_the_nearest(opened: Opened) -> None:
     profile = made_profile()
     page = opened(profile)
     page.fill("#type-latency_ms", "0.2")
     with pytest.raises(dt.NothingFits) as caught:
         profile.best(dt.Budget(quality=0.97, latency_ms=0.2))
-    told = page.inner_text("#answer .none")
-    assert told.removesuffix(".").lower() == str(caught.value).partition(";")[0]
+    message = page.inner_text("#answer .none")
+    assert message.removesuffix(".").lower() == str(caught.value).partition(";")[0]
     assert best_of(page) == written(caught.value.nearest)
     assert page.locator(".limit.binds").count() == len(caught.value.limits)
     assert page.locator("#command").count() == 0
@@ -234,15 +248,15 @@ def test_hovering_shows_the_numbers(opened: Opened) -> None:
     expect(tip).to_contain_text("org/other-model")
 
 
-def test_the_figures_can_be_walked_with_the_keyboard(opened: Opened) -> None:
+def test_the_figures_work_with_the_keyboard(opened: Opened) -> None:
     profile = made_profile()
     page = opened(profile)
     tip, front = page.locator("#tip"), profile.front("quality", "latency")
     page.focus("#chart")
-    for row in front[:3]:
+    for measured in front[:3]:
         page.keyboard.press("ArrowRight")
-        expect(tip.locator("strong")).to_have_text(str(row.cut))
-        expect(tip).to_contain_text(f"{row.quality:.1f}")
+        expect(tip.locator("strong")).to_have_text(str(measured.cut))
+        expect(tip).to_contain_text(f"{measured.quality:.1f}")
     page.keyboard.press("Escape")
     expect(tip).to_be_hidden()
     page.focus("#heat td.best")
@@ -269,12 +283,12 @@ def test_the_map_shows_the_precision_and_vectors_picked(opened: Opened) -> None:
     page = opened(profile)
     page.check("#precision input[value=fp32]", force=True)
     page.check("#vectors input[value=binary]", force=True)
-    rows = sorted(profile.select((), ["fp32"], ["binary"]), key=lambda row: (-row.cut.layers, row.cut.dims))
-    assert page.locator("#heat td").all_inner_texts() == [f"{row.quality:.1f}" for row in rows]
-    page.fill("#type-latency_ms", "1")  # it stays when the recommendation moves
-    assert page.locator("#heat td").all_inner_texts() == [f"{row.quality:.1f}" for row in rows]
+    picked = sorted(profile.select((), ["fp32"], ["binary"]), key=lambda one: (-one.cut.layers, one.cut.dims))
+    assert page.locator("#heat td").all_inner_texts() == [f"{one.quality:.1f}" for one in picked]
+    page.fill("#type-latency_ms", "1")  # the map stays as it is when the recommendation changes
+    assert page.locator("#heat td").all_inner_texts() == [f"{one.quality:.1f}" for one in picked]
     assert page.locator("#heat td.out").count() == sum(
-        row.timing.p95_ms > 1 or profile.share(row) < 0.97 for row in rows
+        one.timing.p95_ms > 1 or profile.share(one) < 0.97 for one in picked
     )
 
 
@@ -296,15 +310,16 @@ def test_the_chart_shows_any_cost(opened: Opened, axis: str) -> None:
 def test_the_table_is_sorted_and_copied(opened: Opened) -> None:
     profile = replace(made_profile(), others=(OTHER,))
     page = opened(profile)
+    freeze_timers(page)
     page.check("#shown input[value=all]", force=True)
     assert page.locator("#rows tbody tr").count() == len(profile.rows) + 1
     page.click("#rows th button:text('p95 ms')")
     page.click("#copy-table")
     expect(page.locator("#copy-table")).to_have_text("Copied")
     lines = [line.split("\t") for line in page.evaluate("navigator.clipboard.readText()").splitlines()]
-    place = lines[0].index("p95 ms")
-    times = [float(line[place]) for line in lines[1:]]
-    assert times == sorted([row.timing.p95_ms for row in profile.rows] + [12.0])
+    column = lines[0].index("p95 ms")
+    times = [float(line[column]) for line in lines[1:]]
+    assert times == sorted([measured.timing.p95_ms for measured in profile.rows] + [12.0])
     assert {len(line) for line in lines} == {len(lines[0])}
     assert lines[-1][:2] == ["6x384", "org/other-model"]
     page.click("#rows th button:text('p95 ms')")
@@ -351,10 +366,10 @@ CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_letters_stand_out_from_their_ground(opened: Opened, scheme: str) -> None:
+def test_text_has_enough_contrast(opened: Opened, scheme: str) -> None:
     first = made_profile().rows[0]
-    even = [replace(first, cut=cut, quality=50 + place) for place, cut in enumerate(dt.grid(range(7), range(32, 39)))]
-    page = opened(replace(made_profile(), rows=tuple(even)), color_scheme=scheme)  # every place of the ramp
+    even = [replace(first, cut=cut, quality=50 + index) for index, cut in enumerate(dt.grid(range(7), range(32, 39)))]
+    page = opened(replace(made_profile(), rows=tuple(even)), color_scheme=scheme)  # every shade
     assert page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") == (scheme == "dark")
     page.hover("#heat td >> nth=0")
     contrasts = page.evaluate(CONTRAST)
@@ -363,11 +378,11 @@ def test_letters_stand_out_from_their_ground(opened: Opened, scheme: str) -> Non
 
 
 ALONE = replace(made_profile(), rows=made_profile().rows[:1], quality_error=0.0)
-BELOW = replace(made_profile(), rows=tuple(replace(row, quality=row.quality - 90) for row in made_profile().rows))
+BELOW = replace(made_profile(), rows=tuple(replace(one, quality=one.quality - 90) for one in made_profile().rows))
 
 
 @pytest.mark.parametrize("profile", [ALONE, BELOW], ids=["one row", "quality below zero"])
-def test_odd_profiles_can_be_read_too(opened: Opened, profile: Profile) -> None:
+def test_unusual_profiles_are_readable_too(opened: Opened, profile: Profile) -> None:
     page = opened(profile)
     budget = dt.Budget(quality=0.97) if profile is ALONE else dt.Budget()
     assert best_of(page) == written(profile.best(budget))
@@ -377,7 +392,7 @@ def test_odd_profiles_can_be_read_too(opened: Opened, profile: Profile) -> None:
     assert "NaN" not in page.inner_html("body")
 
 
-def test_names_are_only_ever_text(opened: Opened) -> None:
+def test_names_are_text_and_never_markup(opened: Opened) -> None:
     name = "</script><img src=x onerror=\"console.log('out')\">{{data}}"
     page = opened(replace(made_profile(), model=name, measure=name, others=(replace(OTHER, name=name),)))
     assert page.inner_text("h1") == name

@@ -8,7 +8,7 @@ from scipy import stats
 from sklearn import metrics
 
 from demitasse import DataError
-from demitasse.evaluation import bootstrap as resampling
+from demitasse.evaluation import bootstrap
 from demitasse.evaluation.bootstrap import interval, paired_p, resampled, resampled_many
 from demitasse.evaluation.metrics import steps_down
 from demitasse.evaluation.tasks import PairTask, Scores, SearchTask
@@ -29,8 +29,8 @@ def made(units: np.ndarray) -> Scores:
 
 
 def drawn(task: PairTask | SearchTask, rows: int, resamples: int, seed: int = 0) -> list[np.ndarray]:
-    """The rows of each draw, written out as often as they were drawn."""
-    counts = np.concatenate([*resampling._draws(task.sha256, rows, resamples, seed)])
+    """The pairs or queries of each draw, repeated as often as they were drawn."""
+    counts = np.concatenate([*bootstrap._draws(task.sha256, rows, resamples, seed)])
     return [np.repeat(np.arange(rows), draw.astype(int)) for draw in counts]
 
 
@@ -38,7 +38,7 @@ def noisy(gold: np.ndarray, noise: float, seed: int) -> np.ndarray:
     return (gold + np.random.default_rng(seed).normal(0, noise, len(gold))).astype(np.float32)
 
 
-def test_draws_are_of_as_many_rows_and_of_all_of_them_alike() -> None:
+def test_draws_have_the_size_of_the_task_and_favour_nothing() -> None:
     draws = drawn(search_task(50), 50, 2000)
     assert {len(draw) for draw in draws} == {50}
     often = np.bincount(np.concatenate(draws), minlength=50)
@@ -51,7 +51,7 @@ def test_draws_are_of_as_many_rows_and_of_all_of_them_alike() -> None:
 def test_ndcg_is_the_mean_of_each_draw(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     task, values = search_task(40), np.random.default_rng(0).uniform(size=40)
     expected = [100 * values[draw].mean() for draw in drawn(task, 40, 30)]
-    monkeypatch.setattr(resampling, "_BLOCK", block)
+    monkeypatch.setattr(bootstrap, "_BLOCK", block)
     np.testing.assert_allclose(resampled(task, made(values), 30), expected)
 
 
@@ -69,7 +69,7 @@ def test_average_precision_is_that_of_each_draw(seed: int, rows: int, values: in
 
 
 @given(st.integers(0, 2**32), st.integers(2, 40), st.integers(1, 12))
-def test_spearman_is_that_of_each_draw_ranked_anew(seed: int, rows: int, values: int) -> None:
+def test_spearman_is_that_of_each_draw(seed: int, rows: int, values: int) -> None:
     generator = np.random.default_rng(seed)
     gold, cosines = (generator.integers(0, values, rows).astype(float) for _ in range(2))
     task = pair_task(gold)
@@ -83,7 +83,7 @@ def test_spearman_is_that_of_each_draw_ranked_anew(seed: int, rows: int, values:
 
 
 @pytest.mark.parametrize("decimals", [0, 1, 9])
-def test_spearman_of_many_is_that_of_each_draw_ranked_anew(decimals: int) -> None:
+def test_spearman_of_a_large_task_is_that_of_each_draw(decimals: int) -> None:
     gold = np.round(np.random.default_rng(1).uniform(0, 5, 2000), decimals)
     task, cosines = pair_task(gold), noisy(gold, 1.0, 2)
     expected = [100 * stats.spearmanr(cosines[draw], gold[draw]).statistic for draw in drawn(task, 2000, 20)]
@@ -91,7 +91,7 @@ def test_spearman_of_many_is_that_of_each_draw_ranked_anew(decimals: int) -> Non
 
 
 @pytest.mark.parametrize("binary", [False, True])
-def test_the_draws_surround_the_score_itself(binary: bool) -> None:
+def test_the_draws_are_centred_on_the_score(binary: bool) -> None:
     gold = np.random.default_rng(3).integers(0, 2, 400).astype(float)
     task = pair_task(gold, binary=binary)
     left, right = np.ones((400, 1)), noisy(gold, 1.0, 4)[:, None]
@@ -102,7 +102,7 @@ def test_the_draws_surround_the_score_itself(binary: bool) -> None:
     assert low < scores.main < high
 
 
-def test_many_scores_at_once_are_each_as_if_alone() -> None:
+def test_many_scores_at_once_equal_each_alone() -> None:
     gold = np.round(np.random.default_rng(5).uniform(0, 1, 90))
     several = [made(noisy(gold, noise, seed)) for seed, noise in enumerate((0.1, 0.5, 2.0))]
     for task in (pair_task(gold), pair_task(gold, binary=True), search_task(90)):
@@ -122,7 +122,7 @@ def test_draws_depend_on_the_content_and_the_seed_alone() -> None:
     assert not np.allclose(first, resampled(pair_task(gold, sha256="other"), scores, 50))
 
 
-def test_a_paired_difference_is_surer_than_either_score() -> None:
+def test_a_paired_difference_is_more_certain_than_either_score() -> None:
     gold = np.round(np.random.default_rng(8).uniform(0, 5, 500), 1)
     task, better = pair_task(gold), noisy(gold, 1.5, 9)
     worse = better + np.random.default_rng(10).normal(0, 0.7, 500)
@@ -132,16 +132,16 @@ def test_a_paired_difference_is_surer_than_either_score() -> None:
     assert paired_p(first - first) == 1
 
 
-def test_the_interval_holds_as_often_as_it_says() -> None:
-    """Of 300 samples of a population whose correlation is known, some 95% have it within their interval."""
-    generator, held = np.random.default_rng(11), 0
+def test_the_interval_covers_the_truth_as_often_as_it_claims() -> None:
+    """About 95% of 300 samples have the known correlation of their population within their interval."""
+    generator, covered = np.random.default_rng(11), 0
     truth = 100 * 6 / np.pi * np.arcsin(0.7 / 2)  # Spearman of two normal variables that correlate by 0.7
     for number in range(300):
         gold, noise = generator.normal(size=(2, 200))
         scores = made(0.7 * gold + np.sqrt(1 - 0.7**2) * noise)
         low, high = interval(resampled(pair_task(gold, sha256=str(number)), scores, 300))
-        held += low <= truth <= high
-    assert 0.91 <= held / 300 <= 0.98
+        covered += low <= truth <= high
+    assert 0.91 <= covered / 300 <= 0.98
 
 
 def test_the_p_value_is_two_sided_and_never_zero() -> None:
@@ -151,8 +151,8 @@ def test_the_p_value_is_two_sided_and_never_zero() -> None:
     assert paired_p(np.array([-1.0, 1.0])) == 1
 
 
-def test_p_is_small_by_chance_as_often_as_it_says() -> None:
-    """Two encoders of which neither is better: p falls below 0.1 in some tenth of the samples."""
+def test_p_is_small_by_chance_as_often_as_it_claims() -> None:
+    """Of two encoders that are equally good, p falls below 0.1 in about a tenth of the samples."""
     generator, small = np.random.default_rng(12), 0
     for number in range(300):
         gold = generator.normal(size=150)
@@ -173,9 +173,9 @@ def test_scores_are_ranked_once_and_not_for_each_draw(monkeypatch: pytest.Monkey
         ranked += 1
         return steps_down(values)
 
-    monkeypatch.setattr(resampling, "steps_down", counted)
+    monkeypatch.setattr(bootstrap, "steps_down", counted)
     resamples, blocks = 320, 10
-    monkeypatch.setattr(resampling, "_BLOCK", resamples // blocks)
+    monkeypatch.setattr(bootstrap, "_BLOCK", resamples // blocks)
     resampled_many(pair_task(gold), several, resamples)
     assert ranked == len(several) + blocks  # each score once, and the gold scores once per block of draws
 

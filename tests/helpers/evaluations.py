@@ -1,4 +1,4 @@
-"""Evaluations made up without a model."""
+"""Handmade evaluations, without a model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CUTS = [Cut(layers, dims) for layers in (0, 1, 2, 3) for dims in (4, 8)]
 
 
 def evaluation(shift: float = 0.0, *, seed: int = 0, drawn: int = 200, model: str = "tiny") -> Evaluation:
-    """Two tasks in a group and one alone; the score of a cut is its layers, its dims, and `shift`."""
+    """Two tasks in a group and one alone; scores grow with layers, dims and `shift`."""
     generator = np.random.default_rng(seed)
     facts = [
         TaskFacts("a", "both", "pairs", "spearman", {"pairs": 9}, "11"),
@@ -26,9 +26,9 @@ def evaluation(shift: float = 0.0, *, seed: int = 0, drawn: int = 200, model: st
         noise = generator.normal(size=drawn)
         for cut in CUTS:
             value = 50 + 10 * cut.layers + cut.dims + number + shift
-            cell = (task.name, cut, cut.layers)
-            draws[cell] = value + noise + generator.normal(size=drawn) / 10
-            low, high = np.quantile(draws[cell], [0.025, 0.975])
+            key = (task.name, cut, cut.layers)
+            draws[key] = value + noise + generator.normal(size=drawn) / 10
+            low, high = np.quantile(draws[key], [0.025, 0.975])
             others = {"mrr@10": value / 2} if task.kind == "search" else {}
             scores.append(
                 Score(task.name, task.group, task.metric, cut, cut.layers, value, float(low), float(high), others)

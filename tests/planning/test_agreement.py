@@ -10,12 +10,12 @@ from demitasse.planning import agreement
 from demitasse.planning.agreement import ASKED, LEAST_TEXTS, TEXTS, Reference, usable_texts
 
 
-def rows_of(count: int, dims: int = 24, seed: int = 0) -> np.ndarray:
+def vectors_of(count: int, dims: int = 24, seed: int = 0) -> np.ndarray:
     return unit_length(np.random.default_rng(seed).normal(size=(count, dims)).astype(np.float32))
 
 
-def noisy(rows: np.ndarray, noise: float, seed: int = 1) -> np.ndarray:
-    return unit_length(rows + noise * rows_of(*rows.shape, seed=seed))
+def noisy(vectors: np.ndarray, noise: float, seed: int = 1) -> np.ndarray:
+    return unit_length(vectors + noise * vectors_of(*vectors.shape, seed=seed))
 
 
 def slow(full: np.ndarray, ours: np.ndarray) -> float:
@@ -27,32 +27,33 @@ def slow(full: np.ndarray, ours: np.ndarray) -> float:
     for text in range(count):
         near = [
             sorted(
-                (other for other in range(count) if other != text), key=lambda other: -float(rows[text] @ rows[other])
+                (other for other in range(count) if other != text),
+                key=lambda other: -float(vectors[text] @ vectors[other]),
             )
-            for rows in (full, ours)
+            for vectors in (full, ours)
         ]
         shared.append(len({*near[0][:10]} & {*near[1][:10]}) / 10)
     return 50 * (correlation + float(np.mean(shared)))
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3, 2.0])
-def test_it_is_what_the_obvious_way_gives(noise: float) -> None:
-    full = rows_of(70)
+def test_it_equals_the_obvious_computation(noise: float) -> None:
+    full = vectors_of(70)
     ours = noisy(full, noise)
     assert Reference(full).agreement(ours) == pytest.approx(slow(full, ours), abs=0.05)  # rounding may swap two ranks
 
 
-def test_the_full_model_agrees_with_itself_wholly_and_noise_not_at_all() -> None:
-    full = rows_of(3 * ASKED)
+def test_the_full_model_agrees_fully_with_itself_and_random_vectors_do_not() -> None:
+    full = vectors_of(3 * ASKED)
     reference = Reference(full)
     assert reference.agreement(full) == 100
     levels = [reference.agreement(noisy(full, noise)) for noise in (0.1, 0.5, 1, 3)]
     assert levels == sorted(levels, reverse=True)
-    assert abs(reference.agreement(rows_of(len(full), seed=9))) < 5
+    assert abs(reference.agreement(vectors_of(len(full), seed=9))) < 5
 
 
-def test_a_sample_of_pairs_says_what_all_of_them_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    full = rows_of(400)
+def test_a_sample_of_pairs_is_close_to_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = vectors_of(400)
     ours = noisy(full, 0.4)
     sampled = Reference(full).agreement(ours)
     monkeypatch.setattr(agreement, "PAIRS", 10**6)
@@ -60,7 +61,7 @@ def test_a_sample_of_pairs_says_what_all_of_them_do(monkeypatch: pytest.MonkeyPa
 
 
 def test_no_text_is_its_own_neighbour_or_its_own_pair() -> None:
-    reference = Reference(rows_of(300))
+    reference = Reference(vectors_of(300))
     first, second = reference._pairs
     assert len(first) > 10_000
     assert not (first == second).any()
@@ -69,12 +70,12 @@ def test_no_text_is_its_own_neighbour_or_its_own_pair() -> None:
         assert len(near) == 10
 
 
-def test_rows_that_are_all_alike_agree_with_nothing() -> None:
-    full = rows_of(200)
+def test_identical_vectors_do_not_agree() -> None:
+    full = vectors_of(200)
     assert Reference(full).agreement(np.repeat(full[:1], 200, axis=0)) < 10
 
 
-def test_texts_are_used_once_and_at_even_steps() -> None:
+def test_texts_are_used_once_and_evenly_spaced() -> None:
     texts = [f"text {number}" for number in range(3 * TEXTS)]
     used = usable_texts([*texts, *texts, "", "  "])
     assert len(used) == len({*used}) == TEXTS
@@ -85,7 +86,7 @@ def test_texts_are_used_once_and_at_even_steps() -> None:
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        (["a", "b"] * 500, "2 different texts are too few .*; give at least 50"),
+        (["a", "b"] * 500, "2 different texts are too few .* give at least 50"),
         ([], "0 different texts"),
         (["a", None], "text 1 is None; every text must be a string"),
     ],

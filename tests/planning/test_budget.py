@@ -13,15 +13,15 @@ from demitasse.planning.profile import AXES, MeasuredCut, Profile, dominates
 PROFILE = made_profile()
 
 
-def keeps(row: MeasuredCut, budget: Budget, full: float) -> bool:
-    """Whether a row keeps a budget, written out a second time."""
+def fits(measured: MeasuredCut, budget: Budget, full: float) -> bool:
+    """Whether a cut is within a budget, written out independently."""
     least = None if budget.quality is None else budget.quality * (full if budget.quality <= 1 else 1)
     return (
-        (budget.latency_ms is None or row.timing.p95_ms <= budget.latency_ms)
-        and (budget.texts_per_second is None or row.timing.texts_per_second >= budget.texts_per_second)
-        and (budget.vector_bytes is None or row.vector_bytes <= budget.vector_bytes)
-        and (budget.model_mb is None or row.model_mb <= budget.model_mb)
-        and (least is None or row.quality >= least)
+        (budget.latency_ms is None or measured.timing.p95_ms <= budget.latency_ms)
+        and (budget.texts_per_second is None or measured.timing.texts_per_second >= budget.texts_per_second)
+        and (budget.vector_bytes is None or measured.vector_bytes <= budget.vector_bytes)
+        and (budget.model_mb is None or measured.model_mb <= budget.model_mb)
+        and (least is None or measured.quality >= least)
     )
 
 
@@ -33,8 +33,8 @@ def choice(profile: Profile, budget: Budget) -> MeasuredCut | NothingFits:
 
 
 @given(profiles(), budgets())
-def test_the_best_row_is_within_budget_and_no_row_beats_it(profile: Profile, budget: Budget) -> None:
-    fitting = [row for row in profile.rows if keeps(row, budget, profile.full.quality)]
+def test_the_best_is_within_budget_and_nothing_dominates_it(profile: Profile, budget: Budget) -> None:
+    fitting = [measured for measured in profile.rows if fits(measured, budget, profile.full.quality)]
     best = choice(profile, budget)
     if isinstance(best, NothingFits):
         assert not fitting
@@ -42,37 +42,38 @@ def test_the_best_row_is_within_budget_and_no_row_beats_it(profile: Profile, bud
         assert best.nearest in profile.rows
         return
     assert best in fitting
-    assert not any(dominates(row, best) for row in profile.rows)
+    assert not any(dominates(measured, best) for measured in profile.rows)
     assert best in profile.front()
-    assert best.cost(budget.preferred) == min(row.cost(budget.preferred) for row in fitting)
+    assert best.cost(budget.preferred) == min(measured.cost(budget.preferred) for measured in fitting)
 
 
 @given(profiles(), budgets())
-def test_where_nothing_fits_the_fewest_limits_bind_and_the_nearest_row_keeps_the_others(
+def test_if_nothing_fits_the_fewest_limits_bind_and_the_nearest_is_within_the_others(
     profile: Profile, budget: Budget
 ) -> None:
-    full, found = profile.full.quality, choice(profile, budget)
-    if not isinstance(found, NothingFits):
+    full, nothing = profile.full.quality, choice(profile, budget)
+    if not isinstance(nothing, NothingFits):
         return
-    without = replace(budget, **dict.fromkeys(found.limits))
-    assert keeps(found.nearest, without, full)
-    for limit in found.limits:  # each of them stands in the way by itself
-        assert not keeps(found.nearest, Budget(**{limit: getattr(budget, limit)}), full)
-    for row in profile.rows:
-        broken = budget.broken(row, full)
-        assert len(broken) >= len(found.limits)
-        if len(broken) == len(found.limits):
-            far = [sum(budget.excess(one, limit, full) for limit in budget.limits) for one in (row, found.nearest)]
-            assert far[0] >= far[1]
+    without = replace(budget, **dict.fromkeys(nothing.limits))
+    assert fits(nothing.nearest, without, full)
+    for limit in nothing.limits:  # each of them is in the way by itself
+        assert not fits(nothing.nearest, Budget(**{limit: getattr(budget, limit)}), full)
+    for measured in profile.rows:
+        broken = budget.broken(measured, full)
+        assert len(broken) >= len(nothing.limits)
+        if len(broken) == len(nothing.limits):
+            far, near = (
+                sum(budget.excess(one, limit, full) for limit in budget.limits) for one in (measured, nothing.nearest)
+            )
+            assert far >= near
 
 
 @given(profiles(), budgets())
-def test_what_is_said_to_be_enough_is_enough(profile: Profile, budget: Budget) -> None:
-    """The number that the sentence names, put in place of the limit, makes the nearest row fit."""
-    found = choice(profile, budget)
-    if isinstance(found, NothingFits) and found.limits == ("latency_ms",):
-        said = str(found).rpartition("allow p95 latency of at most ")[2].removesuffix(" ms")
-        assert profile.best(replace(budget, latency_ms=float(said)))
+def test_the_limit_that_the_message_suggests_is_enough(profile: Profile, budget: Budget) -> None:
+    nothing = choice(profile, budget)
+    if isinstance(nothing, NothingFits) and nothing.limits == ("latency_ms",):
+        suggested = str(nothing).rpartition("allow p95 latency of at most ")[2].removesuffix(" ms")
+        assert profile.best(replace(budget, latency_ms=float(suggested)))
 
 
 @given(profiles(), budgets())
@@ -83,7 +84,7 @@ def test_neighbours_are_cheaper_and_better(profile: Profile, budget: Budget) -> 
     cheaper, better = neighbours(profile.rows, budget, best, full)
     if better is not None:
         assert better.quality > best.quality
-        assert not keeps(better, budget, full) or budget.preferred != "quality"
+        assert not fits(better, budget, full) or budget.preferred != "quality"
     if cheaper is not None:
         assert any(cheaper.cost(axis) < best.cost(axis) for axis in AXES if axis != "quality")
         assert not dominates(cheaper, best)
@@ -118,20 +119,19 @@ def test_the_choice_can_be_narrowed() -> None:
     assert str(PROFILE.best(Budget(latency_ms=1.5), among)) == "1x128 fp32, float32 vectors"
     with pytest.raises(DataError, match="no rows to choose from"):
         PROFILE.best(Budget(latency_ms=1.5), ())
-    # What a share is of stays the full model, also where it is not among them.
+    # A share is still of the full model, even if that is not among the candidates.
     assert PROFILE.best(Budget(quality=0.9), among).quality >= 0.9 * PROFILE.full.quality
 
 
-def test_the_sentence_names_the_limit_the_nearest_row_and_what_would_do() -> None:
+def test_the_message_names_the_limit_the_nearest_and_what_would_be_enough() -> None:
     with pytest.raises(NothingFits) as raised:
         PROFILE.best(Budget(latency_ms=0.1, vector_bytes=512, quality=0.97))
     assert raised.value.limits == ("latency_ms",)
     assert raised.value.nearest.cut == Cut(3, 128)
-    assert str(raised.value) == (
-        "nothing measured has p95 latency of at most 0.1 ms within the other limits; the nearest is "
-        "3x128 int8, float32 vectors (quality 79.0, p95 1.50 ms, 667 texts/s, 512 bytes a vector, 7.5 MB); "
-        "allow p95 latency of at most 1.5 ms"
-    )
+    message = str(raised.value)
+    assert "p95 latency of at most 0.1 ms within the other limits" in message
+    assert "3x128 int8, float32 vectors (quality 79.0, p95 1.50 ms, 667 texts/s, 512 bytes" in message
+    assert message.endswith("allow p95 latency of at most 1.5 ms")
     with pytest.raises(NothingFits, match=r"at least 99% of the full quality within .*; allow at least 98.7% of the"):
         PROFILE.best(Budget(latency_ms=1.5, quality=0.99))
     with pytest.raises(NothingFits, match=r"nothing measured has a quality of at least 99; .*; allow .* at least 80$"):
@@ -142,7 +142,7 @@ def test_the_sentence_names_the_limit_the_nearest_row_and_what_would_do() -> Non
     assert "allow p95 latency of at most 0.5 ms and a model of at most 2.5 MB" in str(raised.value)
 
 
-def test_neighbours_show_what_is_given_up() -> None:
+def test_neighbours_are_the_next_cheaper_and_the_next_better() -> None:
     budget = Budget(latency_ms=1.0)
     best = PROFILE.best(budget)
     cheaper, better = neighbours(PROFILE.rows, budget, best, PROFILE.full.quality)
@@ -151,7 +151,7 @@ def test_neighbours_show_what_is_given_up() -> None:
     tight = Budget(vector_bytes=64, latency_ms=100)
     best = PROFILE.best(tight)
     assert str(best) == "3x128 fp32, binary vectors"
-    # The first limit of a budget is latency, and the others are kept.
+    # Latency is the first limit of the budget; the other one still holds.
     cheaper, better = neighbours(PROFILE.rows, tight, best, PROFILE.full.quality)
     assert cheaper is not None
     assert cheaper.vector_bytes <= 64
@@ -159,14 +159,14 @@ def test_neighbours_show_what_is_given_up() -> None:
     assert neighbours([best], tight, best, PROFILE.full.quality) == (None, None)
 
 
-def test_a_share_of_a_full_model_that_is_worth_nothing_is_refused() -> None:
-    rows = [replace(row, quality=0.0) for row in PROFILE.rows]
-    with pytest.raises(DataError, match="quality is 0, of which nothing is a share; give the least quality in points"):
-        choose(rows, Budget(quality=0.97), 0.0)
+def test_a_share_of_a_full_model_that_scores_zero_is_refused() -> None:
+    worthless = [replace(measured, quality=0.0) for measured in PROFILE.rows]
+    with pytest.raises(DataError, match=r"quality is 0, .* give the minimum quality in points"):
+        choose(worthless, Budget(quality=0.97), 0.0)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"latency_ms": 0}, "latency_ms must be a number above 0, not 0; leave it out"),
         ({"texts_per_second": -1}, "texts_per_second must be a number above 0, not -1"),
@@ -174,19 +174,19 @@ def test_a_share_of_a_full_model_that_is_worth_nothing_is_refused() -> None:
         ({"model_mb": float("inf")}, "model_mb must be a number above 0, not inf"),
         ({"quality": True}, "quality must be a number above 0, not True"),
         ({"quality": "97%"}, "quality must be a number above 0, not '97%'"),
-        ({"quality": 101}, "quality is a share up to 1 or points up to 100, not 101; write 0.97 or 75"),
-        ({"prefer": "beauty"}, "prefer is one of quality, latency, vectors, model, not 'beauty'"),
+        ({"quality": 101}, "points up to 100, not 101; write 0.97 or 75"),
+        ({"prefer": "beauty"}, "prefer must be one of quality, latency, vectors, model, not 'beauty'"),
     ],
 )
-def test_a_budget_that_cannot_be_is_refused(given: dict[str, object], said: str) -> None:
-    with pytest.raises(DataError, match=said):
+def test_an_impossible_budget_is_refused(given: dict[str, object], message: str) -> None:
+    with pytest.raises(DataError, match=message):
         Budget(**given)  # type: ignore[arg-type]
 
 
 def test_budgets_in_words() -> None:
     everything = Budget(latency_ms=2.5, texts_per_second=1000, vector_bytes=64, model_mb=10, quality=75, prefer="model")
     assert str(everything) == (
-        "p95 latency of at most 2.5 ms, at least 1,000 texts/s, at most 64 bytes a vector, a model of at most 10 MB, "
+        "p95 latency of at most 2.5 ms, at least 1,000 texts/s, at most 64 bytes per vector, a model of at most 10 MB, "
         "a quality of at least 75, preferring model"
     )
     assert str(Budget()) == "no limits"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import Ran
+from command_line import RunCommand
 from profiles import made_profile
 
 import demitasse as dt
@@ -88,7 +88,7 @@ def without_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("prevent_export", [without_onnx, without_blocks])
 def test_a_model_measured_on_torch_is_used_on_torch(
     prevent_export: Callable[[pytest.MonkeyPatch], None],
-    run: Callable[..., Ran],
+    run: RunCommand,
     model_folder: Callable[..., Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

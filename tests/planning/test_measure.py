@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -44,21 +43,21 @@ def blocks() -> Encoder:
 
 @pytest.fixture(scope="module")
 def shallow(encoder: Encoder) -> Encoder:
-    """Of one layer: exporting takes its time."""
+    """One layer, since exporting is slow."""
     return encoder.cut(layers=1)
 
 
 @pytest.fixture(scope="module")
 def profile(shallow: Encoder) -> Profile:
-    """Of a model on torch, which is measured as blocks."""
+    """A model on torch, which is measured as blocks."""
     return measure(shallow, [TASK], options=QUICK)
 
 
-def test_there_is_a_row_for_each_cut_precision_and_kind(profile: Profile, shallow: Encoder) -> None:
+def test_every_cut_is_measured_at_each_precision_and_kind_of_vectors(profile: Profile, shallow: Encoder) -> None:
     cuts = grid(range(2), [32])
-    places = {(row.cut, row.precision, row.vectors) for row in profile.rows}
-    assert len(places) == len(profile.rows)
-    assert places == {(cut, precision, kind) for cut in cuts for precision in ("fp32", "int8") for kind in STORED}
+    assert {measured.variant for measured in profile.rows} == {
+        (cut, precision, kind) for cut in cuts for precision in ("fp32", "int8") for kind in STORED
+    }
     assert profile.full.cut == Cut(1, 32)
     assert (profile.full.precision, profile.full.vectors) == ("fp32", "float32")
     assert profile.fingerprint == shallow.fingerprint
@@ -70,40 +69,45 @@ def test_there_is_a_row_for_each_cut_precision_and_kind(profile: Profile, shallo
 
 def test_quality_and_its_error_are_those_of_evaluate(profile: Profile, shallow: Encoder) -> None:
     evaluation = evaluate(shallow, [TASK])
-    for row in profile.rows:
-        if row.precision == "fp32" and row.vectors == "float32":
-            assert row.quality == pytest.approx(evaluation.score("pairs", row.cut), abs=0.5)
+    for measured in profile.select(precisions=["fp32"], vectors=["float32"]):
+        assert measured.quality == pytest.approx(evaluation.score("pairs", measured.cut), abs=0.5)
     low, high = evaluation.interval("pairs", shallow.full)
     assert profile.quality_error == pytest.approx((high - low) / 2, abs=0.5)
 
 
 def test_bytes_are_those_of_the_blocks_and_of_the_vectors(profile: Profile) -> None:
-    sizes = {(row.precision, row.cut): row.model_mb for row in profile.rows}
+    sizes = {(one.precision, one.cut): one.model_mb for one in profile.rows}
     assert sizes["int8", Cut(1, 32)] < sizes["fp32", Cut(1, 32)]
     assert sizes["fp32", Cut(0, 32)] < sizes["fp32", Cut(1, 32)]
-    assert all(row.vector_bytes == vector_bytes(row.cut.dims, row.vectors) for row in profile.rows)
+    assert all(one.vector_bytes == vector_bytes(one.cut.dims, one.vectors) for one in profile.rows)
 
 
-def test_all_cuts_of_a_depth_have_the_time_of_the_widest(blocks: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    def timed(encoders: dict[tuple[str | None, str, int], Callable[..., Any]], *_: object, **__: object) -> object:
-        for (_, _, layers), make in encoders.items():
-            np.testing.assert_array_equal(make()(TEXTS, None), blocks.cut(layers, 64).encode(TEXTS))
-        return {key: Timing(1.0 + key[2], 2.0 + key[2], 100.0, 0.0) for key in encoders}, 2
+def test_all_dims_of_a_depth_share_the_time_of_the_widest(blocks: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = {0: Timing(0.1, 0.2, 9000.0, 0.01), 3: Timing(1.0, 2.0, 900.0, 0.02), 1: Timing(0.5, 0.6, 5000.0, 0.03)}
+    widths = {}
 
-    monkeypatch.setattr(measuring, "time_in_turns", timed)
-    profile = measure(blocks, options=MeasureOptions(cuts=grid([0, 3], [8, 32, 64])))
-    assert {(row.cut.layers, row.timing.p50_ms) for row in profile.rows} == {(0, 1.0), (3, 4.0)}
+    def fake_times(timed: dict, work: object, **_: object) -> tuple[dict, int]:
+        for key, make in timed.items():
+            widths[key] = make()(["kan lor"], None).shape[1]
+        return {key: times[key[2]] for key in timed}, 2
+
+    monkeypatch.setattr(measuring, "time_in_turns", fake_times)
+    options = MeasureOptions(cuts=grid([0, 3], [8, 32, 64]), rounds=2)
+    profile = measure(blocks, options=options, compare=[load().cut(1, 32)])
+    assert all(measured.timing == times[measured.cut.layers] for measured in profile.rows)
+    assert [other.timing for other in profile.others] == [times[1]]
+    assert widths == {(None, "int8", 0): 64, (None, "int8", 3): 64, ("all-MiniLM-L6-v2", "int8", 1): 32}
 
 
 def test_times_are_measured(profile: Profile) -> None:
-    assert all(0 < row.timing.p50_ms <= row.timing.p95_ms for row in profile.rows)
-    assert all(row.timing.texts_per_second > 0 for row in profile.rows)
+    assert all(0 < one.timing.p50_ms <= one.timing.p95_ms for one in profile.rows)
+    assert all(one.timing.texts_per_second > 0 for one in profile.rows)
 
 
-def test_blocks_have_the_precision_they_have(blocks: Encoder) -> None:
+def test_blocks_are_measured_as_they_are(blocks: Encoder) -> None:
     profile = measure(blocks, options=MeasureOptions(cuts=[Cut(1, 32)], vectors=["binary"], rounds=2, seconds=0.01))
-    assert {row.precision for row in profile.rows} == {"int8"}
-    assert {(row.cut, row.vectors) for row in profile.rows} == {
+    assert {one.precision for one in profile.rows} == {"int8"}
+    assert {(one.cut, one.vectors) for one in profile.rows} == {
         (cut, kind) for cut in (Cut(1, 32), Cut(3, 64)) for kind in ("float32", "binary")
     }
     with pytest.raises(DataError, match="cannot be measured in fp32; choose int8"):
@@ -113,22 +117,26 @@ def test_blocks_have_the_precision_they_have(blocks: Encoder) -> None:
 def test_half_precision_is_measured_as_it_is(model_folder: Callable[..., Path]) -> None:
     half = load(model_folder("BERT"), device="cpu", dtype="bfloat16")
     profile = measure(half, [TASK], options=MeasureOptions(cuts=[Cut(1, 32)], rounds=2, seconds=0.01))
-    assert {row.precision for row in profile.rows} == {"bf16"}
+    assert {one.precision for one in profile.rows} == {"bf16"}
     assert profile.made["runs_on"] == "cpu bfloat16"
+    assert profile.made["exported"] == []
 
 
-def test_without_the_export_extra_torch_itself_is_measured(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_export_extra_the_model_is_measured_on_torch(
+    encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.warns(UserWarning, match=r"fp32 was measured on torch: .* pip install 'demitasse\[export\]'"):
         profile = measure(encoder, [TASK], options=QUICK)
-    assert {row.precision for row in profile.rows} == {"fp32"}
+    assert {one.precision for one in profile.rows} == {"fp32"}
     assert len(profile.made["notes"]) == 1
+    assert profile.made["exported"] == []
     with pytest.raises(DataError, match=r"cannot be measured in int8 \(fp32 was .* needs onnxscript"):
         measure(encoder, [TASK], options=MeasureOptions(precisions=["int8"]))
 
 
 @pytest.mark.parametrize("kind", [FolderError, BackboneError])
-def test_what_blocks_cannot_hold_is_measured_on_torch_and_said(
+def test_what_blocks_cannot_hold_is_measured_on_torch_with_a_warning(
     kind: type[Exception], encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(encoder: object, out: Path, traced: Path | None, *, format: str, progress: bool | None) -> None:
@@ -138,12 +146,13 @@ def test_what_blocks_cannot_hold_is_measured_on_torch_and_said(
     monkeypatch.setattr("demitasse.exporting.export.export_traced", refused)
     with pytest.warns(UserWarning, match="cannot hold it") as warned:
         profile = measure(encoder, [TASK], options=QUICK)
-    assert {row.precision for row in profile.rows} == {"fp32"}
-    said = [
+    assert {one.precision for one in profile.rows} == {"fp32"}
+    notes = [
         "fp32 was measured on torch, not as blocks: blocks cannot hold it",
         "int8 was not measured: blocks-int8 cannot hold it",
     ]
-    assert [str(one.message) for one in warned] == said == profile.made["notes"]
+    assert [str(one.message) for one in warned] == notes == profile.made["notes"]
+    assert profile.made["exported"] == []
     with pytest.raises(
         DataError, match=r"cannot be measured in int8 \(int8 was not measured: .*\); leave precisions out"
     ):
@@ -164,7 +173,6 @@ def test_other_models_are_measured_beside_it(blocks: Encoder, model_folder: Call
         evaluate(other, [TASK], cuts=[other.full]).score("pairs", other.full), abs=0.01
     )
     assert first.model_mb == other.model_bytes(other.full) / 1e6
-    assert first.timing != second.timing
 
 
 def test_agreement_needs_no_labels(blocks: Encoder, tmp_path: Path) -> None:
@@ -173,17 +181,18 @@ def test_agreement_needs_no_labels(blocks: Encoder, tmp_path: Path) -> None:
     assert profile.measure == "agreement with the full model on 120 texts of texts.txt"
     assert profile.full.quality == 100
     assert profile.quality_error == 0
-    by_cut = {row.cut: row.quality for row in profile.rows if row.vectors == "float32"}
+    by_cut = {one.cut: one.quality for one in profile.select(vectors=["float32"])}
     assert by_cut[Cut(3, 64)] > by_cut[Cut(2, 64)] > by_cut[Cut(0, 32)] > 10
     with pytest.raises(DataError, match="cannot be compared on texts without labels"):
         measure(blocks, texts=TEXTS, compare=[load()])
 
 
-def test_a_profile_says_where_and_when_it_was_made(profile: Profile, tmp_path: Path) -> None:
+def test_a_profile_records_where_and_when_it_was_measured(profile: Profile, tmp_path: Path) -> None:
     made = profile.made
     assert made["machine"]["cores"] >= 1
     assert made["machine"]["processor"]
     assert {"demitasse", "numpy", "onnxruntime", "python"} <= made["versions"].keys()
+    assert made["exported"] == ["fp32", "int8"]
     assert made["rounds"] == 2
     assert made["single_texts"] == 80
     assert made["date"].startswith("20")
@@ -192,8 +201,8 @@ def test_a_profile_says_where_and_when_it_was_made(profile: Profile, tmp_path: P
     assert read_profile(tmp_path / "profile.json") == profile
 
 
-def test_no_text_is_timed_that_was_met_before(blocks: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The memory of words is empty at the start of each turn, and that of the encoder itself is left alone."""
+def test_timed_encoders_have_not_seen_any_text(blocks: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The word cache is empty at the start of each turn, and that of the encoder itself is untouched."""
     blocks.encode(TEXTS)
     remembered = len(blocks.reader.tokenizer._memory.counts)  # type: ignore[attr-defined]
     made = []
@@ -212,7 +221,7 @@ def test_no_text_is_timed_that_was_met_before(blocks: Encoder, monkeypatch: pyte
     assert remembered > 0
 
 
-def test_without_an_encoder_it_is_the_built_in_one_and_needs_no_torch() -> None:
+def test_the_default_is_the_built_in_model_without_torch() -> None:
     program = (
         "import sys; sys.modules['torch'] = None\n"
         "import demitasse as dt\n"
@@ -223,7 +232,7 @@ def test_without_an_encoder_it_is_the_built_in_one_and_needs_no_torch() -> None:
     assert run.stdout == "built-in; 6x384; mean of Spearman on sample-pairs and nDCG@10 on sample-search\n"
 
 
-def test_work_is_counted_for_the_bar(blocks: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_progress_bars_count_all_the_work(blocks: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     from contextlib import contextmanager
 
     totals: dict[str, list[int]] = {}

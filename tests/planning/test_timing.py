@@ -13,7 +13,7 @@ WORK = plan_work([("a" * length, None) for length in range(1, 101)], [("a cup", 
 
 
 class World:
-    """Encoders that take as long as they are told, by a clock that only they move."""
+    """Encoders that take a given time, on a clock that only they move."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -24,7 +24,7 @@ class World:
         return self.now
 
     def encoder(self, name: str, single: float, batch: float, disturbed: Sequence[int] = ()) -> Callable[[], Encode]:
-        """`single` seconds for each character of a single text; 100 times as slow when made for the n-th time."""
+        """Takes `single` seconds per character of a single text, 100 times that if its number is in `disturbed`."""
 
         def make() -> Encode:
             self.made.append(name)
@@ -54,10 +54,10 @@ def test_steady_encoders_have_exact_times_and_no_noise() -> None:
     assert timings["slow"].noise == pytest.approx(0, abs=1e-9)
 
 
-def test_a_disturbed_round_moves_no_time_and_many_show_as_noise() -> None:
+def test_one_disturbed_round_changes_nothing_and_several_show_as_noise() -> None:
     world = World()
     quiet = world.time({"a": world.encoder("a", 0.001, 0.5)})[0]["a"]
-    # It is made for the first time to warm up.
+    # The first instance is for warming up.
     one = world.time({"b": world.encoder("b", 0.001, 0.5, disturbed=[3])})[0]["b"]
     many = world.time({"c": world.encoder("c", 0.001, 0.5, disturbed=[3, 5])})[0]["c"]
     assert one.p95_ms == pytest.approx(quiet.p95_ms)
@@ -67,7 +67,7 @@ def test_a_disturbed_round_moves_no_time_and_many_show_as_noise() -> None:
     assert many.noise > 0.2
 
 
-def test_every_round_visits_everyone_once_and_starts_with_another() -> None:
+def test_every_round_visits_every_encoder_once_in_a_different_order() -> None:
     world = World()
     names = ["a", "b", "c", "d", "e", "f", "g"]
     world.time({name: world.encoder(name, 0.001, 0.5) for name in names}, rounds=6)
@@ -86,9 +86,9 @@ def test_enough_single_texts_are_timed() -> None:
     assert sum(count == 32 for _, count in world.calls) == LEAST_ROUNDS * BATCHES + 2
 
 
-def test_a_short_time_makes_fewer_batches_then_fewer_rounds() -> None:
+def test_little_time_means_fewer_batches_then_fewer_rounds() -> None:
     world = World()
-    single = SINGLES * 50 * 0.001  # seconds of a round for single texts
+    single = SINGLES * 50 * 0.001  # seconds that single texts take in a round
     timings, rounds = world.time({"a": world.encoder("a", 0.001, 0.5)}, rounds=20, seconds=20 * (single + 1.3))
     assert 16 <= rounds <= 20
     assert sum(count == 32 for _, count in world.calls) in (2 * rounds + 2, 3 * rounds + 2)
@@ -99,7 +99,7 @@ def test_a_short_time_makes_fewer_batches_then_fewer_rounds() -> None:
     assert sum(count == 32 for _, count in world.calls) == LEAST_ROUNDS + 2
 
 
-def test_garbage_is_collected_before_and_not_meanwhile() -> None:
+def test_garbage_is_not_collected_while_timing() -> None:
     seen: list[bool] = []
 
     def make() -> Encode:
@@ -123,7 +123,7 @@ TEXTS = st.lists(st.tuples(st.text(max_size=30), st.sampled_from([None, "query",
 
 
 @given(TEXTS, TEXTS, st.integers(1, 40))
-def test_work_is_made_of_the_texts_given(singles: list, batched: list, batch: int) -> None:
+def test_work_consists_of_the_texts_given(singles: list, batched: list, batch: int) -> None:
     work = plan_work(singles, batched, batch)
     assert len(work.singles) == SINGLES
     assert {(texts[0], prompt) for texts, prompt in work.singles} <= {*singles}
@@ -141,7 +141,7 @@ def test_single_texts_are_as_long_as_those_given() -> None:
     assert [len(texts[0]) for texts, _ in WORK.singles] != lengths  # long ones are not last
 
 
-def test_no_text_is_in_two_batches_where_there_are_enough() -> None:
+def test_no_text_is_in_two_batches_if_there_are_enough() -> None:
     work = plan_work([("a", None)], [(str(number), None) for number in range(1000)], batch=32)
     texts = [text for batch, _ in work.batches for text in batch]
     assert len(texts) == len({*texts}) == BATCHES * 32

@@ -77,7 +77,7 @@ def check(  # noqa: PLR0913 - options of a command, each named when used
 
     from demitasse.display.profile_table import failures_table, print_table
 
-    failed = len({id(failure.row) for failure in failures})
+    failed = len({id(failure.measured) for failure in failures})
     print_table(failures_table(failures), Console())
     typer.echo(f"failed: {failed} of {counted} of {profile}")
     raise typer.Exit(1)

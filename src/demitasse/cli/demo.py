@@ -84,7 +84,7 @@ def _search(encoder: Encoder, queries: Sequence[str], console: Console) -> None:
 
 def _recommend(profile: Profile, console: Console) -> None:
     """The best row for each budget; a machine may be too slow for one of them."""
-    from demitasse.display.profile_table import print_table, rows_table
+    from demitasse.display.profile_table import options_table, print_table
 
     console.print("\nthe best cut for each of three budgets", style="bold", highlight=False)
     best = {}
@@ -93,4 +93,4 @@ def _recommend(profile: Profile, console: Console) -> None:
             best[words] = profile.best(budget)
         except NothingFits as problem:
             console.print(f"{words}: {problem}", highlight=False, markup=False)
-    print_table(rows_table(profile, best), console)
+    print_table(options_table(profile, best), console)

@@ -128,7 +128,7 @@ def _plain(
     profile: Profile, budget: Budget, rows: dict[str, MeasuredCut | None], export: Path | None
 ) -> dict[str, Any]:
     from demitasse.planning.deploy import commands, python
-    from demitasse.planning.profile_json import row_as_plain
+    from demitasse.planning.profile_json import measured_as_plain
 
     best = rows["best"]
     assert best is not None
@@ -137,7 +137,7 @@ def _plain(
         "fingerprint": profile.fingerprint,
         "measure": profile.measure,
         "budget": {name: value for name, value in asdict(budget).items() if value is not None},
-        **{name: None if row is None else row_as_plain(row) for name, row in rows.items()},
+        **{name: None if row is None else measured_as_plain(row) for name, row in rows.items()},
         "share": profile.share(best) if profile.full.quality > 0 else None,
         "commands": commands(profile, best, export),
         "python": python(profile, best, export),
@@ -147,14 +147,14 @@ def _plain(
 def _show(profile: Profile, budget: Budget, rows: dict[str, MeasuredCut | None], export: Path | None) -> None:
     from rich.console import Console
 
-    from demitasse.display.profile_table import near_limit, print_table, rows_table, what_quality_is, where
+    from demitasse.display.profile_table import near_limit, options_table, print_table, what_quality_is, where
     from demitasse.planning.deploy import commands, python
 
     console, best = Console(), rows["best"]
     assert best is not None
     console.print(f"{profile.model}: {best}", style="bold", highlight=False, markup=False)
     console.print(f"budget: {budget}", highlight=False, markup=False)
-    print_table(rows_table(profile, rows), console)
+    print_table(options_table(profile, rows), console)
     for line in (what_quality_is(profile), f"measured: {where(profile)}", *near_limit(budget, best)):
         console.print(line, style="dim", highlight=False, markup=False)
     console.print("\nto use it:", highlight=False)

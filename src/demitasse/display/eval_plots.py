@@ -1,4 +1,4 @@
-"""Pictures of evaluations: every cut at a glance, quality by layers and by dims, models side by side. Extra `plots`."""
+"""Pictures of evaluations: every cut at a glance, quality by layers and by dims, models compared. Needs `plots`."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ Panel = Callable[["Axes"], None]
 Table = dict[Cut, Score]
 
 _WIDTH, _HEIGHT = 4.2, 3.3  # of a panel, in inches
-_MOST_LINES = 5
-_MOST_MATRICES = 4
+_MAX_LINES = 5
+_MAX_MATRICES = 4
 
 
 def plot_evaluations(evaluations: Sequence[Evaluation], path: str | Path) -> None:
     """Draw evaluations to a .png, .svg or .pdf, one row of panels for each group of tasks.
 
-    One evaluation: every cut in numbers, then quality by layers and by dims, the smallest and the largest size shaded
-    with the 95% interval; where documents were cut to several numbers of layers, the combinations instead. Several
-    evaluations: a line for each.
+    One evaluation: every cut in numbers, then quality by layers and by dims, with the 95% interval shaded for the
+    smallest and the largest size; or, if documents were cut to several numbers of layers, every combination. Several
+    evaluations: one line for each.
 
     >>> import demitasse as dt
     >>> evaluation = dt.evaluate(encoder, ["sample"], cuts=dt.grid([1, 2, 3], [8, 32]), resamples=100)
@@ -53,7 +53,7 @@ def plot_evaluations(evaluations: Sequence[Evaluation], path: str | Path) -> Non
     path = Path(path)
     picture_kind(path)
     if not evaluations:
-        raise DataError("there is no evaluation to draw; give at least one")
+        raise DataError("there are no evaluations to draw; give at least one")
     save_picture(path, lambda: _figure(evaluations))
 
 
@@ -64,21 +64,21 @@ def _figure(evaluations: Sequence[Evaluation]) -> Figure:
     groups = dict.fromkeys(group for evaluation in evaluations for group in evaluation.groups)
     names = _names(evaluations)
     alone = len(evaluations) == 1
-    rows = [
+    panel_rows = [
         _panels_of_one(evaluations[0], group) if alone else _panels_of_many(evaluations, names, group)
         for group in groups
     ]
-    columns = max(map(len, rows))
-    # A table of many layers is given room for its numbers.
+    columns = max(map(len, panel_rows))
+    # A table of many layers is taller, so that its numbers fit.
     height = max(_HEIGHT, 0.9 + 0.18 * len({cut.layers for cut in evaluations[0].cuts})) if alone else _HEIGHT
     layout = ConstrainedLayoutEngine(wspace=0.04)
-    figure = Figure(figsize=(_WIDTH * columns, height * len(rows) + 0.4), layout=layout)
-    for axes_row, row in zip(figure.subplots(len(rows), columns, squeeze=False), rows, strict=True):
-        for axes in axes_row[len(row) :]:
+    figure = Figure(figsize=(_WIDTH * columns, height * len(panel_rows) + 0.4), layout=layout)
+    for axes_row, panels in zip(figure.subplots(len(panel_rows), columns, squeeze=False), panel_rows, strict=True):
+        for axes in axes_row[len(panels) :]:
             axes.set_axis_off()
-        for axes, panel in zip(axes_row, row, strict=False):
+        for axes, panel in zip(axes_row, panels, strict=False):
             panel(axes)
-    banded = any(isinstance(panel, _Lines) and panel.banded for row in rows for panel in row)
+    banded = any(isinstance(panel, _Lines) and panel.banded for panels in panel_rows for panel in panels)
     shading = "shaded: 95% intervals" if banded else ""
     if alone:
         shading += " of the smallest and the largest size" * banded
@@ -95,13 +95,13 @@ def _name_models(figure: Figure, names: Sequence[str], title: str) -> None:
 
 @dataclass(frozen=True)
 class _Lines:
-    """A panel of lines, to be drawn when there are axes for it."""
+    """A panel of lines, drawn when it is called with axes."""
 
     draw: Callable[[Axes, Sequence[Line]], None]
     lines: Sequence[Line]
     title: str
     metric: str
-    named: str = ""  # what the labels of the lines are; models are named below the picture
+    legend_title: str = ""  # without one there is no legend: models are named below the picture
 
     @property
     def banded(self) -> bool:
@@ -110,13 +110,13 @@ class _Lines:
     def __call__(self, axes: Axes) -> None:
         self.draw(axes, self.lines)
         axes.set(title=self.title, ylabel=self.metric)
-        if self.named:
-            legend(axes, self.lines, self.named)
+        if self.legend_title:
+            legend(axes, self.lines, self.legend_title)
 
 
 def _panels_of_one(evaluation: Evaluation, group: str) -> list[Panel]:
     if len(evaluation.document_layers) > 1:
-        shown = _few({cut.dims for cut in evaluation.cuts}, _MOST_MATRICES)
+        shown = _few({cut.dims for cut in evaluation.cuts}, _MAX_MATRICES)
         return [partial(_combinations, evaluation=evaluation, group=group, dims=dims) for dims in shown]
     table, title, metric = _table(evaluation, group), _title([evaluation], group), _metric([evaluation], group)
     depths, widths = {cut.layers for cut in table}, {cut.dims for cut in table}
@@ -131,13 +131,13 @@ def _panels_of_one(evaluation: Evaluation, group: str) -> list[Panel]:
 
 
 def _panels_of_many(evaluations: Sequence[Evaluation], names: Sequence[str], group: str) -> list[Panel]:
-    """Quality by layers at all dims, then at the fewest dims that every model was measured at; quality by dims."""
+    """Quality by layers at all dims, then at the fewest dims that all models were measured at; quality by dims."""
     title, metric = _title(evaluations, group), _metric(evaluations, group)
-    tables = {place: table for place, one in enumerate(evaluations) if (table := _table(one, group))}
+    tables = {position: table for position, one in enumerate(evaluations) if (table := _table(one, group))}
     widths = [{cut.dims for cut in table} for table in tables.values()]
 
     def lines(points: Callable[[Table], list[Point]]) -> list[Line]:
-        return [model_line(names[place], points(table), place) for place, table in tables.items()]
+        return [model_line(names[position], points(table), position) for position, table in tables.items()]
 
     widest = lines(lambda table: _over_layers(table, max(cut.dims for cut in table)))
     panels: list[Panel] = [_Lines(quality_by_layer, widest, f"{title}, all dims", metric)]
@@ -166,7 +166,7 @@ def _combinations(axes: Axes, evaluation: Evaluation, group: str, dims: int) -> 
 
 
 def _table(evaluation: Evaluation, group: str) -> Table:
-    """The scores of a group; where documents have layers of their own, those with the deepest documents."""
+    """The scores of a group; with the deepest documents, if documents have their own number of layers."""
     deepest = max(evaluation.document_layers, default=None)
     scores = (score for score in evaluation.means if score.group == group)
     return {score.cut: score for score in scores if deepest in (None, score.document_layers)}
@@ -195,9 +195,9 @@ def _over_dims(table: Table, layers: int) -> list[Point]:
 
 
 def _size_lines(sizes: Iterable[int], points: Callable[[int], list[Point]]) -> list[Line]:
-    few = _few(sizes, _MOST_LINES)
-    lines = [size_line(f"{size}", points(size), place / max(1, len(few) - 1)) for place, size in enumerate(few)]
-    # Bands of neighbouring sizes lie on one another; those at the ends say how wide they are.
+    few = _few(sizes, _MAX_LINES)
+    lines = [size_line(f"{size}", points(size), index / max(1, len(few) - 1)) for index, size in enumerate(few)]
+    # Bands of neighbouring sizes overlap, so only the smallest and the largest size have theirs.
     return [*lines[:1], *map(_without_band, lines[1:-1]), *lines[1:][-1:]]
 
 
@@ -205,20 +205,20 @@ def _without_band(line: Line) -> Line:
     return replace(line, points=[replace(point, low=None, high=None) for point in line.points])
 
 
-def _few(values: Iterable[int], most: int) -> list[int]:
-    """At most `most` of `values`, evenly spread, the least and the greatest among them.
+def _few(values: Iterable[int], limit: int) -> list[int]:
+    """At most `limit` of `values`, evenly spread, always with the smallest and the largest.
 
     >>> _few(range(13), 5)
     [0, 3, 6, 9, 12]
     """
     ordered = sorted(values)
-    if len(ordered) <= most:
+    if len(ordered) <= limit:
         return ordered
-    return [ordered[round(step * (len(ordered) - 1) / (most - 1))] for step in range(most)]
+    return [ordered[round(step * (len(ordered) - 1) / (limit - 1))] for step in range(limit)]
 
 
 def _names(evaluations: Sequence[Evaluation]) -> list[str]:
-    """A short name for each model, unlike the others."""
+    """A short name for each model, different from the others."""
     for name in (
         lambda one: PurePath(one.model).name,
         lambda one: one.model,

@@ -1,4 +1,4 @@
-"""Evaluations as tables for a terminal: layers down and dims across, layers of both sides, or models compared."""
+"""Evaluations as tables for a terminal: layers by dims, layers of both sides, or models compared."""
 
 from __future__ import annotations
 
@@ -16,19 +16,29 @@ from demitasse.cut import Cut
 from demitasse.evaluation.evaluation import Evaluation
 from demitasse.evaluation.score_types import Difference, Score, Shallow
 
-# From the lowest score of a table to the highest; pale enough for black letters, and no red beside green.
+# From the lowest score of a table to the highest; pale enough for black text, and no red next to green.
 _LOW, _HIGH = (253, 236, 200), (122, 190, 214)
-MANY = 12  # cuts from which on a comparison shows only some
+Cells = Sequence[Sequence[Score | Shallow | None]]  # of a table, row by row
+MANY = 12  # a comparison of more cuts shows only some of them
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A table and what is said above and below it; beside the table, which may be narrower than that."""
+    """A table with its title and a note below; they are printed separately, since a table may be narrower."""
 
     title: str
     table: Table
     note: str = ""
     intervals: bool = True
+
+
+class _Compared(NamedTuple):
+    """The score of one model in a comparison."""
+
+    label: str  # a cut, or the shallow cuts
+    model: str
+    score: Score | Shallow
+    difference: Callable[[], Difference]  # from the first model
 
 
 def show(evaluations: Sequence[Evaluation], console: Console) -> None:
@@ -48,8 +58,8 @@ def show(evaluations: Sequence[Evaluation], console: Console) -> None:
             if part.note:
                 console.print(part.note, style="dim", highlight=False, markup=False)
     if first.resamples and intervals:
-        said = f"\n± is half of a 95% interval, from {first.resamples:,} resamples of the rows of each task"
-        console.print(said, style="dim", highlight=False)
+        note = f"\n± is half of a 95% interval, from {first.resamples:,} resamples of each task"
+        console.print(note, style="dim", highlight=False)
 
 
 def _heading(evaluation: Evaluation) -> Text:
@@ -65,20 +75,22 @@ def _grids(evaluations: Sequence[Evaluation], group: str, console: Console) -> I
         scores = {score.key[1:]: score for score in evaluation.means if score.group == group}
         title = name + _title(evaluation, group)
         if not evaluation.document_layers:
-            cells = [[scores.get((Cut(row, column), row)) for column in dims] for row in layers]
-            found = {one.dims: one for one in evaluation.shallows if one.task == group}
-            last = [found.get(number) for number in dims]
-            rows = [*map(str, layers), f"mean of 1 to {evaluation.full.layers - 1}"]
-            table, shown = _grid(["layers \\ dims", *map(str, dims)], rows, [*cells, last] if found else cells, console)
+            cells: Cells = [[scores.get((Cut(depth, width), depth)) for width in dims] for depth in layers]
+            labels = [str(depth) for depth in layers]
+            shallows = {one.dims: one for one in evaluation.shallows if one.task == group}
+            if shallows:
+                cells = [*cells, [shallows.get(width) for width in dims]]
+                labels.append(f"mean of 1 to {evaluation.full.layers - 1}")
+            table, shown = _grid(["layers \\ dims", *map(str, dims)], labels, cells, console)
             yield _Part(title, table, _largest(evaluation, group), shown)
             continue
         pairs = all(task.kind == "pairs" for task in evaluation.tasks if task.group == group)
         corner = "one side \\ other side" if pairs else "queries \\ documents"
-        for number in dims:
-            columns = list(evaluation.document_layers)
-            cells = [[scores.get((Cut(row, number), column)) for column in columns] for row in layers]
-            table, shown = _grid([corner, *map(str, columns)], [*map(str, layers)], cells, console)
-            yield _Part(f"{title}; layers of both sides at {number} dims", table, intervals=shown)
+        for width in dims:
+            documents = list(evaluation.document_layers)
+            cells = [[scores.get((Cut(depth, width), document)) for document in documents] for depth in layers]
+            table, shown = _grid([corner, *map(str, documents)], [*map(str, layers)], cells, console)
+            yield _Part(f"{title}; layers of both sides at {width} dims", table, intervals=shown)
 
 
 def _title(evaluation: Evaluation, group: str) -> str:
@@ -86,28 +98,28 @@ def _title(evaluation: Evaluation, group: str) -> str:
     metrics = {task.metric for task in tasks}
     metric = metrics.pop() if len(metrics) == 1 else "score"
     counts = {name: sum(task.counts.get(name, 0) for task in tasks) for name in tasks[0].counts}
-    rows = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    size = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     mean = f"mean {metric} x 100 of {len(tasks)} tasks" if len(tasks) > 1 else f"{metric} x 100"
-    return f"{group}: {mean}, {rows}"
+    return f"{group}: {mean}, {size}"
 
 
 def _grid(
     headings: Sequence[str],
-    rows: Sequence[str],
-    cells: Sequence[Sequence[Score | Shallow | None]],
+    labels: Sequence[str],
+    cells: Cells,
     console: Console,
 ) -> tuple[Table, bool]:
     """Scores shaded from the lowest to the highest, and whether there was room for their intervals."""
-    found = [score for line in cells for score in line if score is not None]
-    bounds = min(score.value for score in found), max(score.value for score in found)
-    for width in (max(len(_half(score)) for score in found), 0):  # of an interval
+    scores = [score for row in cells for score in row if score is not None]
+    bounds = min(score.value for score in scores), max(score.value for score in scores)
+    for width in (max(len(_half(score)) for score in scores), 0):  # of an interval
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         for heading in headings:
             table.add_column(heading, justify="right", no_wrap=True)
-        for row, line in zip(rows, cells, strict=False):
-            if any(isinstance(score, Shallow) for score in line):
+        for label, row in zip(labels, cells, strict=True):
+            if any(isinstance(score, Shallow) for score in row):
                 table.add_section()
-            table.add_row(row, *(_cell(score, bounds, width) for score in line))
+            table.add_row(label, *(_cell(score, bounds, width) for score in row))
         if console.measure(table, options=console.options.update(max_width=1000)).maximum <= console.width:
             break
     return table, width > 0
@@ -129,7 +141,7 @@ def _half(score: Score | Shallow) -> str:
 
 
 def _largest(evaluation: Evaluation, group: str) -> str:
-    """What the largest cut scores task by task or, where the group is one task, by its other metrics."""
+    """The scores of the largest cut on each task or, if the group is a single task, its other metrics."""
     cut = evaluation.cuts[-1]
     members = [score for score in evaluation.scores if score.group == group and score.cut == cut]
     parts = {score.task: score.value for score in members} if len(members) > 1 else dict(members[0].others)
@@ -137,27 +149,27 @@ def _largest(evaluation: Evaluation, group: str) -> str:
 
 
 def _comparison(evaluations: Sequence[Evaluation], group: str) -> _Part:
-    """The models below one another: each as a whole, then at the cuts that all of them have."""
+    """The models below one another: each at its full size, then at the cuts that all of them have."""
     first, *others = evaluations
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("cut", "model", "score", "difference", "95% interval", "p"):
         table.add_column(heading, justify="left" if heading == "model" else "right")
     shared = set(first.cuts).intersection(*(other.cuts for other in others))
     shown = _few(shared)
-    wholes = [evaluation.full for evaluation in evaluations]
-    if len({*wholes}) > 1 and all(full in one.cuts for one, full in zip(evaluations, wholes, strict=True)):
-        _add_models(table, evaluations, group, wholes)
+    full_sizes = [evaluation.full for evaluation in evaluations]
+    if len({*full_sizes}) > 1 and all(full in one.cuts for one, full in zip(evaluations, full_sizes, strict=True)):
+        _add_models(table, evaluations, group, full_sizes)
     for cut in sorted(shown, key=lambda cut: (-cut.layers, -cut.dims)):
         _add_models(table, evaluations, group, [cut] * len(evaluations))
     for dims in sorted({cut.dims for cut in shown}, reverse=True):
         _add_shallow(table, evaluations, group, dims)
     left_out = len(shared) - len(shown)
-    note = f"{left_out} further cuts were measured; see others with --layers and --dims" if left_out else ""
-    return _Part(f"{_title(first, group)}; difference to {first.model}", table, note)
+    note = f"{left_out} more cuts were measured; show them with --layers and --dims" if left_out else ""
+    return _Part(f"{_title(first, group)}; difference from {first.model}", table, note)
 
 
 def _few(cuts: Collection[Cut]) -> list[Cut]:
-    """All of a few cuts; of many, those at the largest number of dims and at a third of it or a little less."""
+    """All cuts if they are few; if they are many, those at the most dims and at a third of that or a little less."""
     widths = sorted({cut.dims for cut in cuts})
     if len(cuts) <= MANY or len(widths) < 2:
         return list(cuts)
@@ -167,44 +179,38 @@ def _few(cuts: Collection[Cut]) -> list[Cut]:
 
 def _add_models(table: Table, evaluations: Sequence[Evaluation], group: str, cuts: Sequence[Cut]) -> None:
     first = evaluations[0]
-    rows = zip(evaluations, cuts, strict=True)
-    _add(
+    _add_section(
         table,
         [
-            _Row(str(cut), one.model, one.find(group, cut), partial(one.difference, first, group, cut, cuts[0]))
-            for one, cut in rows
+            _Compared(str(cut), one.model, one.find(group, cut), partial(one.difference, first, group, cut, cuts[0]))
+            for one, cut in zip(evaluations, cuts, strict=True)
         ],
     )
 
 
 def _add_shallow(table: Table, evaluations: Sequence[Evaluation], group: str, dims: int) -> None:
-    """The means of the shallow cuts, where every model has them."""
-    first, rows = evaluations[0], []
+    """The means of the shallow cuts, if every model has them."""
+    first, compared = evaluations[0], []
     for one in evaluations:
         label = f"mean 1-{one.full.layers - 1}x{dims}"
         means = [mean for mean in one.shallows if (mean.task, mean.dims) == (group, dims)]
-        rows += [_Row(label, one.model, mean, partial(one.shallow_difference, first, group, dims)) for mean in means]
-    if len(rows) == len(evaluations):
-        _add(table, rows)
+        difference = partial(one.shallow_difference, first, group, dims)
+        compared += [_Compared(label, one.model, mean, difference) for mean in means]
+    if len(compared) == len(evaluations):
+        _add_section(table, compared)
 
 
-class _Row(NamedTuple):
-    cut: str
-    model: str
-    score: Score | Shallow
-    difference: Callable[[], Difference]  # to the first model
-
-
-def _add(table: Table, rows: Sequence[_Row]) -> None:
-    """A section with the models below one another: the difference to the first, its interval and p."""
+def _add_section(table: Table, compared: Sequence[_Compared]) -> None:
+    """A section with the models below one another: the difference from the first, its interval and p."""
     table.add_section()
-    first = rows[0].score
-    for number, row in enumerate(rows):
-        more: list[Text] = []
-        if number and row.score.low is not None and first.low is not None:
-            found = row.difference()
-            parts = (f"{found.value:+.2f}", f"{found.low:+.2f} to {found.high:+.2f}", f"{found.p:.3f}")
-            more = [Text(part, "dim" if found.low <= 0 <= found.high else "bold") for part in parts]
+    first = compared[0].score
+    for number, one in enumerate(compared):
+        columns: list[Text] = []
+        if number and one.score.low is not None and first.low is not None:
+            difference = one.difference()
+            low, high = difference.low, difference.high
+            texts = (f"{difference.value:+.2f}", f"{low:+.2f} to {high:+.2f}", f"{difference.p:.3f}")
+            columns = [Text(text, "dim" if low <= 0 <= high else "bold") for text in texts]
         elif number:
-            more = [Text(f"{row.score.value - first.value:+.2f}")]
-        table.add_row(row.cut, row.model, f"{row.score.value:.1f} {_half(row.score):<5}", *more)
+            columns = [Text(f"{one.score.value - first.value:+.2f}")]
+        table.add_row(one.label, one.model, f"{one.score.value:.1f} {_half(one.score):<5}", *columns)

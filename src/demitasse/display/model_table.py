@@ -1,4 +1,4 @@
-"""What each cut of an encoder weighs."""
+"""What `demitasse info` shows: an encoder's facts, and the size of each of its cuts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from demitasse.encoding.encoder import Encoder
 
 
 def describe(encoder: Encoder) -> dict[str, Any]:
-    """Everything `demitasse info` shows, as plain values."""
+    """Everything `demitasse info` shows, as plain JSON values."""
     full = encoder.full
     return {
         "full": str(full),
@@ -40,23 +40,23 @@ def describe(encoder: Encoder) -> dict[str, Any]:
 
 
 def size_table(facts: dict[str, Any]) -> str:
-    """The facts of `describe` for people: one row a depth, since dims hardly change what a model weighs."""
+    """The facts of `describe` as a table: one line per depth, since dims hardly change the size of a model."""
     lines = [f"{facts['full']}  {facts['architecture']}, {facts['pooling']} pooling, {facts['max_tokens']} tokens"]
     lines.append(f"runs on {facts['runs_on']}")
     if facts["prompts"]:
         lines.append("prompts: " + ", ".join(f"{name} {text!r}" for name, text in facts["prompts"].items()))
-    widest = [row for row in facts["cuts"] if row["vector_bytes"] == 4 * facts["dims"]]
+    widest = [size for size in facts["cuts"] if size["vector_bytes"] == 4 * facts["dims"]]
     lines += ["", "layers  exit  model MB  agreement"]
-    for row in reversed(widest):
-        layers, exit_ = row["cut"].partition("x")[0], "yes" if row["exit"] else "-"
-        measured = facts["held_out"].get(row["cut"])
-        agreement = f"{measured['similarity']:.3f}" if measured else "-"
-        size = f"{row['model_bytes'] / 1e6:>8.1f}"
-        lines.append(f"{layers:>6}  {exit_:>4}  {size}  {agreement:>9}")
+    for size in reversed(widest):
+        layers, exit_ = size["cut"].partition("x")[0], "yes" if size["exit"] else "-"
+        held_out = facts["held_out"].get(size["cut"])
+        agreement = f"{held_out['similarity']:.3f}" if held_out else "-"
+        megabytes = f"{size['model_bytes'] / 1e6:>8.1f}"
+        lines.append(f"{layers:>6}  {exit_:>4}  {megabytes}  {agreement:>9}")
     if facts["held_out"]:
         lines.append("agreement: correlation of similarities with the full model, on held-out sentences")
-    lines += ["", "  dims  bytes a vector  vectors in a GB"]
-    for row in (row for row in facts["cuts"] if row["cut"].startswith(f"{facts['layers']}x")):
-        per_gigabyte = 10**9 // row["vector_bytes"]
-        lines.append(f"{row['vector_bytes'] // 4:>6}  {row['vector_bytes']:>14,}  {per_gigabyte:>15,}")
+    lines += ["", "  dims  bytes per vector  vectors per GB"]
+    for size in (size for size in facts["cuts"] if size["cut"].startswith(f"{facts['layers']}x")):
+        per_gigabyte = 10**9 // size["vector_bytes"]
+        lines.append(f"{size['vector_bytes'] // 4:>6}  {size['vector_bytes']:>16,}  {per_gigabyte:>14,}")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""A picture of a profile: quality against latency with the front, and the quality of every cut. Extra `plots`."""
+"""A picture of a profile: quality against latency with the front, and the quality of every cut. Needs `plots`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from demitasse.display.charts import (
     quality_and_time,
     save_picture,
 )
-from demitasse.display.profile_page import shown_beside
+from demitasse.display.profile_page import comparison_series
 from demitasse.planning.profile import MeasuredCut, Profile
 
 if TYPE_CHECKING:
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# How much of the picture's width and height a name takes: two that are closer than both would touch.
+# The share of the chart's width and height that a name takes up; closer than both, two names would touch.
 _NAME_WIDTH, _NAME_HEIGHT = 0.09, 0.045
 _MARKERS = {"fp32": "o", "fp16": "^", "bf16": "v", "int8": "s"}
 
 
 def plot_profile(profile: Profile, path: str | Path, *, compare: Sequence[Profile] = ()) -> None:
-    """Draw a profile to a .png, .svg or .pdf: the trade of quality for latency, then every cut at each precision.
+    """Draw a profile to a .png, .svg or .pdf: quality against latency, then every cut at each precision.
 
     >>> import demitasse as dt
     >>> from demitasse.planning.profile import MeasuredCut, Timing
-    >>> row = MeasuredCut(dt.Cut(3, 32), "int8", "float32", 71.5, Timing(0.4, 0.6, 2500.0, 0.02), 1.5, 128)
-    >>> plot_profile(dt.Profile("tiny", "5f0c", "Spearman", 1.2, 32, (row,)), out.with_suffix(".svg"))
+    >>> measured = MeasuredCut(dt.Cut(3, 32), "int8", "float32", 71.5, Timing(0.4, 0.6, 2500.0, 0.02), 1.5, 128)
+    >>> plot_profile(dt.Profile("tiny", "5f0c", "Spearman", 1.2, 32, (measured,)), out.with_suffix(".svg"))
     """
     path = Path(path)
     picture_kind(path)
@@ -47,54 +47,54 @@ def plot_profile(profile: Profile, path: str | Path, *, compare: Sequence[Profil
 def _figure(profile: Profile, compare: Sequence[Profile]) -> Figure:
     from matplotlib.figure import Figure
 
-    precisions = list(dict.fromkeys(row.precision for row in profile.rows))
-    layers = len({row.cut.layers for row in profile.rows})
+    precisions = list(dict.fromkeys(measured.precision for measured in profile.rows))
+    layers = len({measured.cut.layers for measured in profile.rows})
     widths = [1.35, *[1.0] * len(precisions)]
     figure = Figure(figsize=(4.4 * sum(widths), max(3.9, 1.2 + 0.22 * layers)), layout="constrained")
     first, *maps = figure.subplots(1, len(widths), width_ratios=widths)
-    _trade(first, profile, compare)
+    _quality_and_latency(first, profile, compare)
     for axes, precision in zip(maps, precisions, strict=True):
         _every_cut(axes, profile, precision)
     figure.suptitle(f"{PurePath(profile.model).name} ({profile.full.cut}): {profile.measure} ×100")
     return figure
 
 
-def _trade(axes: Axes, profile: Profile, compare: Sequence[Profile]) -> None:
-    """Every row as a dot, the front as a staircase: between two of its rows there is nothing but the faster one."""
+def _quality_and_latency(axes: Axes, profile: Profile, compare: Sequence[Profile]) -> None:
+    """Every row as a dot, the front as a staircase: between two of its rows, the faster one is all there is."""
     named = [("the front", profile.front("quality", "latency"))]
-    named += [(PurePath(one.name).name, tuple(one.rows)) for one in shown_beside(profile, compare)]
-    everything = [*profile.rows, *chain.from_iterable(rows for _, rows in named)]
-    lines = [model_line(name, _points(rows, everything), place) for place, (name, rows) in enumerate(named)]
-    quality_and_time(axes, lines, "p95 milliseconds of one text")
+    named += [(PurePath(one.name).name, tuple(one.rows)) for one in comparison_series(profile, compare)]
+    everything = [*profile.rows, *chain.from_iterable(series for _, series in named)]
+    lines = [model_line(name, _points(series, everything), index) for index, (name, series) in enumerate(named)]
+    quality_and_time(axes, lines, "p95 latency of one text, ms")
     for drawn in axes.lines:
         drawn.set_drawstyle("steps-post")
     handles: list[Artist] = [handle(line) for line in lines]
     labels = [line.label for line in lines]
-    for precision in dict.fromkeys(row.precision for row in profile.rows):
-        rows = [row for row in profile.rows if row.precision == precision]
-        x, y = [row.timing.p95_ms for row in rows], [row.quality for row in rows]
+    for precision in dict.fromkeys(measured.precision for measured in profile.rows):
+        same = [measured for measured in profile.rows if measured.precision == precision]
+        x, y = [measured.timing.p95_ms for measured in same], [measured.quality for measured in same]
         dots = axes.scatter(x, y, 9, COLOURS[0], marker=_MARKERS[precision], alpha=0.3, linewidths=0, zorder=1)
         handles.append(dots)
         labels.append(f"all rows, {precision}")
     axes.legend(handles, labels, loc="lower right")
-    axes.set(title="what each cut costs and gives", ylabel="quality")
+    axes.set(title="quality and latency of each cut", ylabel="quality")
 
 
-def _points(rows: Sequence[MeasuredCut], everything: Sequence[MeasuredCut]) -> list[Point]:
-    """The rows as points, from the fastest on; of those too close to be named side by side, the best one is."""
-    times, qualities = zip(*((row.timing.p95_ms, row.quality) for row in everything), strict=True)
+def _points(series: Sequence[MeasuredCut], everything: Sequence[MeasuredCut]) -> list[Point]:
+    """The cuts as points, fastest first; where names would touch, only the best one is named."""
+    times, qualities = zip(*((measured.timing.p95_ms, measured.quality) for measured in everything), strict=True)
     wide = _NAME_WIDTH * log(max(times) / min(times))
     high = _NAME_HEIGHT * (max(qualities) - min(qualities))
-    found: list[Point] = []
-    for row in sorted(rows, key=lambda row: -row.timing.p95_ms):
-        x, y = row.timing.p95_ms, row.quality
-        crowded = any(point.name and log(point.x / x) < wide and abs(point.y - y) < high for point in found)
-        found.append(Point(x, y, name="" if crowded else str(row.cut)))
-    return found[::-1]
+    points: list[Point] = []
+    for measured in sorted(series, key=lambda measured: -measured.timing.p95_ms):
+        x, y = measured.timing.p95_ms, measured.quality
+        crowded = any(point.name and log(point.x / x) < wide and abs(point.y - y) < high for point in points)
+        points.append(Point(x, y, name="" if crowded else str(measured.cut)))
+    return points[::-1]
 
 
 def _every_cut(axes: Axes, profile: Profile, precision: str) -> None:
     finest = profile.full.vectors
-    rows = [row for row in profile.rows if row.precision == precision and row.vectors == finest]
-    heat_map(axes, {(row.cut.layers, row.cut.dims): row.quality for row in rows})
+    shown = [measured for measured in profile.rows if (measured.precision, measured.vectors) == (precision, finest)]
+    heat_map(axes, {(measured.cut.layers, measured.cut.dims): measured.quality for measured in shown})
     axes.set(title=f"{precision}, {finest} vectors: quality", xlabel="dims", ylabel="layers")

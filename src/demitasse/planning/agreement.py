@@ -1,12 +1,12 @@
-"""How far a cut agrees with the full model on texts that nobody has labelled. Pure numpy.
+"""How far a cut agrees with the full model on texts without labels. Pure numpy.
 
-Two things are compared, each between 0 and 100 (the first may be below 0), and agreement is their mean:
+Agreement is the mean of two numbers, each between 0 and 100 (the first may be below 0):
 
 - Spearman's correlation of cosines: over many pairs of texts, does the cut call the same pairs similar?
-- neighbours: of the ten texts that are nearest to a text, how many are among the full model's ten?
+- neighbours: how many of a text's ten nearest texts are also among the full model's ten?
 
-The first sees the whole range from unlike to alike, the second the near end, which is all that a search shows. Neither
-says that the full model is right.
+The first covers the whole range from unlike to alike, the second the near end, which is all that a search shows.
+Neither says that the full model is right.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ from demitasse.evaluation.metrics import Values, spearman
 from demitasse.evaluation.tasks import rankings
 
 NEIGHBOURS = 10
-PAIRS = 20_000  # whose cosines are compared, at most
-TEXTS = 2_000  # that are looked at, at most
-ASKED = 500  # of them whose neighbours are sought, at most
+PAIRS = 20_000  # maximum number of pairs whose cosines are compared
+TEXTS = 2_000  # maximum number of texts that are looked at
+ASKED = 500  # maximum number of them whose neighbours are compared
 LEAST_TEXTS = 50  # with fewer, ten neighbours are most of the texts
 
-_Places = npt.NDArray[np.int64]
+_Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """What the full model says about texts: the rows that it gives them.
+    """The full model's vectors of some texts, to compare others with.
 
-    >>> rows = np.random.default_rng(0).normal(size=(60, 16)).astype(np.float32)
-    >>> reference = Reference(rows / np.linalg.norm(rows, axis=1, keepdims=True))
-    >>> reference.agreement(reference.rows)
+    >>> vectors = np.random.default_rng(0).normal(size=(60, 16)).astype(np.float32)
+    >>> reference = Reference(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+    >>> reference.agreement(reference.vectors)
     100.0
     """
 
-    rows: Vectors
+    vectors: Vectors
 
-    def agreement(self, rows: Vectors) -> float:
-        """How far `rows`, of unit length and for the same texts, say the same; x 100."""
-        return 50 * (spearman(self._cosines(rows), self._own_cosines) + self._shared(rows))
+    def agreement(self, vectors: Vectors) -> float:
+        """How far unit `vectors` of the same texts agree, x 100."""
+        return 50 * (spearman(self._cosines(vectors), self._own_cosines) + self._shared_neighbours(vectors))
 
     @cached_property
-    def _pairs(self) -> tuple[_Places, _Places]:
-        """Pairs of different texts: all there are, or as many as are looked at, always the same."""
-        count = len(self.rows)
+    def _pairs(self) -> tuple[_Indices, _Indices]:
+        """Pairs of different texts: all of them or, if there are too many, a fixed random sample."""
+        count = len(self.vectors)
         if count * (count - 1) // 2 <= PAIRS:
             first, second = np.triu_indices(count, 1)
             return first, second
@@ -61,41 +61,43 @@ class Reference:
         return first, (first + generator.integers(1, count, size=PAIRS)) % count
 
     @cached_property
-    def _asked(self) -> _Places:
-        """The texts whose neighbours are sought, at even steps."""
-        return np.unique(np.linspace(0, len(self.rows) - 1, min(ASKED, len(self.rows))).astype(np.int64))
+    def _asked(self) -> _Indices:
+        """The texts whose neighbours are compared, evenly spaced."""
+        return np.unique(np.linspace(0, len(self.vectors) - 1, min(ASKED, len(self.vectors))).astype(np.int64))
 
     @cached_property
     def _own_cosines(self) -> Values:
-        return self._cosines(self.rows)
+        return self._cosines(self.vectors)
 
     @cached_property
     def _own_neighbours(self) -> list[set[int]]:
-        return self._neighbours(self.rows)
+        return self._neighbours(self.vectors)
 
-    def _cosines(self, rows: Vectors) -> Values:
+    def _cosines(self, vectors: Vectors) -> Values:
         first, second = self._pairs
-        cosines: Values = np.einsum("ij,ij->i", rows[first], rows[second]).round(6)  # beyond that is rounding
+        cosines: Values = np.einsum("ij,ij->i", vectors[first], vectors[second]).round(6)  # the rest is rounding error
         return cosines
 
-    def _neighbours(self, rows: Vectors) -> list[set[int]]:
-        """The nearest others of each text that is asked about."""
-        found = rankings(rows[self._asked], rows, NEIGHBOURS + 1)  # one more, for a text is also near itself
+    def _neighbours(self, vectors: Vectors) -> list[set[int]]:
+        """The nearest other texts of each text that is asked about."""
+        nearest = rankings(vectors[self._asked], vectors, NEIGHBOURS + 1)  # one more, since a text is near itself
         return [
-            {*[place for place in near if place != own][:NEIGHBOURS]}
-            for own, near in zip(self._asked.tolist(), found, strict=True)
+            {*[index for index in near if index != own][:NEIGHBOURS]}
+            for own, near in zip(self._asked.tolist(), nearest, strict=True)
         ]
 
-    def _shared(self, rows: Vectors) -> float:
-        shared = [len(ours & full) for ours, full in zip(self._neighbours(rows), self._own_neighbours, strict=True)]
-        return float(np.mean(shared)) / NEIGHBOURS
+    def _shared_neighbours(self, vectors: Vectors) -> float:
+        neighbours = zip(self._neighbours(vectors), self._own_neighbours, strict=True)
+        return float(np.mean([len(ours & full) for ours, full in neighbours])) / NEIGHBOURS
 
 
 def usable_texts(texts: Sequence[str]) -> list[str]:
-    """Those of `texts` that agreement is measured on: none twice and none empty, at even steps if there are many."""
+    """The texts that agreement is measured on: no duplicates, none empty, evenly spaced if there are too many."""
     different = [text for text in dict.fromkeys(checked(texts)) if text.strip()]
     if len(different) < LEAST_TEXTS:
-        said = f"{len(different)} different texts are too few to tell how far a cut agrees with the full model"
-        raise DataError(f"{said}; give at least {LEAST_TEXTS}, of the kind you will encode")
+        raise DataError(
+            f"{len(different)} different texts are too few to measure agreement with the full model; "
+            f"give at least {LEAST_TEXTS}, of the kind you will encode"
+        )
     count = min(TEXTS, len(different))
     return [different[number * len(different) // count] for number in range(count)]

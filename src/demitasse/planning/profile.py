@@ -1,4 +1,4 @@
-"""`Profile`: what each cut of a model is worth and costs on a machine, and which cut is best for a budget. No torch."""
+"""`Profile`: what each cut of a model scores and costs on a machine, and which is best for a budget. No torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from demitasse.encoding.vectors import STORED
 from demitasse.errors import DataError
 from demitasse.planning.budget import Budget, choose
 
-AXES = ("quality", "latency", "speed", "vectors", "model")  # on which a row may beat another
+AXES = ("quality", "latency", "speed", "vectors", "model")  # on which cuts are compared
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class Timing:
     p50_ms: float  # one text at a time
     p95_ms: float
     texts_per_second: float  # in batches
-    noise: float  # how far rounds differ, as a share: what a difference must exceed to mean anything
+    noise: float  # how much rounds differ, as a share; a smaller difference between cuts means nothing
 
 
 @dataclass(frozen=True)
 class MeasuredCut:
-    """What one cut is worth and costs, at one precision, with its vectors kept in one way."""
+    """What one cut scores and costs, at one precision, with its vectors stored in one format."""
 
     cut: Cut
     precision: str
@@ -45,7 +45,9 @@ class MeasuredCut:
     def __post_init__(self) -> None:
         for name, allowed in (("precision", PRECISIONS), ("vectors", STORED)):
             if getattr(self, name) not in allowed:
-                raise DataError(f"{name} is one of {', '.join(allowed)}, not {getattr(self, name)!r}; measure again")
+                raise DataError(
+                    f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}; measure again"
+                )
         timing = self.timing
         numbers = (timing.p50_ms, timing.p95_ms, timing.texts_per_second, self.model_mb, self.vector_bytes)
         if not all(isfinite(number) and number > 0 for number in numbers):
@@ -53,8 +55,13 @@ class MeasuredCut:
         if not (isfinite(self.quality) and isfinite(timing.noise) and timing.noise >= 0):
             raise DataError(f"the quality of {self} must be a number and its noise at least 0; measure again")
 
+    @property
+    def variant(self) -> tuple[Cut, str, str]:
+        """What was measured: the cut, its precision and its kind of vectors; unique in a profile."""
+        return self.cut, self.precision, self.vectors
+
     def cost(self, axis: str) -> float:
-        """Where the row stands on an axis, the lower the better."""
+        """The value on an axis, such that lower is better."""
         if axis == "quality":
             return -self.quality
         if axis == "latency":
@@ -65,15 +72,15 @@ class MeasuredCut:
             return self.vector_bytes
         if axis == "model":
             return self.model_mb
-        raise DataError(f"there is no axis {axis!r}; there is {', '.join(AXES)}")
+        raise DataError(f"there is no axis {axis!r}; choose one of {', '.join(AXES)}")
 
     @property
     def numbers(self) -> str:
-        """The numbers of the row in words."""
+        """All numbers in one line."""
         timing = self.timing
         return (
             f"quality {self.quality:.1f}, p95 {timing.p95_ms:.2f} ms, {timing.texts_per_second:,.0f} texts/s, "
-            f"{self.vector_bytes:,} bytes a vector, {self.model_mb:.1f} MB"
+            f"{self.vector_bytes:,} bytes per vector, {self.model_mb:.1f} MB"
         )
 
     def __str__(self) -> str:
@@ -81,21 +88,21 @@ class MeasuredCut:
         return f"{named}{self.cut} {self.precision}, {self.vectors} vectors"
 
 
-def dominates(row: MeasuredCut, other: MeasuredCut, axes: Sequence[str] = AXES) -> bool:
-    """Whether `row` beats `other`: at least as good on every axis, and better on one."""
-    costs = [(row.cost(axis), other.cost(axis)) for axis in axes]
+def dominates(measured: MeasuredCut, other: MeasuredCut, axes: Sequence[str] = AXES) -> bool:
+    """Whether `measured` is at least as good as `other` on every axis, and better on one."""
+    costs = [(measured.cost(axis), other.cost(axis)) for axis in axes]
     return all(ours <= theirs for ours, theirs in costs) and any(ours < theirs for ours, theirs in costs)
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What each cut of a model is worth and costs; made by `demitasse.measure`, or read by `demitasse.read_profile`.
+    """What each cut of a model scores and costs; from `demitasse.measure`, or read by `demitasse.read_profile`.
 
     >>> import demitasse as dt
-    >>> def row(cut, quality, p95_ms):
+    >>> def measured(cut, quality, p95_ms):
     ...     timing = Timing(p95_ms / 2, p95_ms, 900 / p95_ms, 0.03)
     ...     return MeasuredCut(dt.Cut.parse(cut), "int8", "float32", quality, timing, model_mb=9, vector_bytes=512)
-    >>> rows = (row("1x128", 70, 1), row("2x128", 69, 2), row("3x128", 80, 3))
+    >>> rows = (measured("1x128", 70, 1), measured("2x128", 69, 2), measured("3x128", 80, 3))
     >>> profile = Profile("tiny", "", "Spearman", quality_error=1.0, batch=32, rows=rows)
     >>> [str(row.cut) for row in profile.front()]
     ['1x128', '3x128']
@@ -107,9 +114,9 @@ class Profile:
     model: str
     fingerprint: str
     measure: str  # what quality is, in words
-    quality_error: float  # half of the 95% interval of the full model's quality; 0 where nothing was resampled
-    batch: int  # texts of one timed batch
-    rows: tuple[MeasuredCut, ...]  # one for each cut, precision and way of keeping vectors
+    quality_error: float  # half of the 95% interval of the full model's quality; 0 without resampling
+    batch: int  # texts per timed batch
+    rows: tuple[MeasuredCut, ...]  # one for each cut, precision and kind of vectors
     others: tuple[MeasuredCut, ...] = ()  # comparison models, at their full size
     made: Mapping[str, Any] = field(default_factory=dict)  # machine, versions, date, rounds, texts timed
 
@@ -117,73 +124,75 @@ class Profile:
         if not self.rows:
             raise DataError("this profile has no rows; measure at least one cut")
         seen = set()
-        for row in self.rows:
-            if (row.cut, row.precision, row.vectors) in seen:
-                raise DataError(f"this profile has {row} twice; measure each once")
-            seen.add((row.cut, row.precision, row.vectors))
+        for measured in self.rows:
+            if measured.variant in seen:
+                raise DataError(f"this profile has {measured} twice; measure each once")
+            seen.add(measured.variant)
 
     @property
     def machine(self) -> str:
-        """The machine it was measured on in words, as far as it is known."""
-        told = self.made.get("machine")
-        if not isinstance(told, Mapping):
-            return "" if told is None else str(told)
-        cores = told.get("cores")
+        """The machine it was measured on, in words; empty if unknown."""
+        recorded = self.made.get("machine")
+        if not isinstance(recorded, Mapping):
+            return "" if recorded is None else str(recorded)
+        cores = recorded.get("cores")
         counted = "" if cores is None else f"{cores} core{'s' * (cores != 1)}"
-        return ", ".join(filter(None, [str(told.get("processor") or ""), counted]))
+        return ", ".join(filter(None, [str(recorded.get("processor") or ""), counted]))
 
     @property
     def full(self) -> MeasuredCut:
-        """What the others are held against: most layers and dims, finest precision, finest vectors."""
-        return max(self.rows, key=lambda row: (row.cut, -PRECISIONS.index(row.precision), -STORED.index(row.vectors)))
+        """What the others are compared with: the most layers and dims, the finest precision and vectors."""
+        return max(self.rows, key=lambda one: (one.cut, -PRECISIONS.index(one.precision), -STORED.index(one.vectors)))
 
     def share(self, row: MeasuredCut) -> float:
-        """The quality of a row as a share of the full model's."""
+        """The quality of one of `rows` as a share of the full model's."""
         if self.full.quality <= 0:
-            raise DataError(f"the full model's quality is {self.full.quality:g}, of which nothing is a share")
+            raise DataError(
+                f"the full model's quality is {self.full.quality:g}, so no share of it can be taken; compare points"
+            )
         return row.quality / self.full.quality
 
     def front(self, *axes: str) -> tuple[MeasuredCut, ...]:
-        """The rows that no other row beats on the axes (all of `AXES` where none is named), fastest first."""
-        costs = np.array([[row.cost(axis) for axis in axes or AXES] for row in self.rows], np.float64)
-        kept = [
-            row
-            for row, ours in zip(self.rows, costs, strict=True)
-            if not np.any(np.all(costs <= ours, axis=1) & np.any(costs < ours, axis=1))
+        """The rows that no other dominates on the axes (by default all of `AXES`), fastest first."""
+        costs = np.array([[measured.cost(axis) for axis in axes or AXES] for measured in self.rows], np.float64)
+        undominated = [
+            measured
+            for measured, own in zip(self.rows, costs, strict=True)
+            if not np.any(np.all(costs <= own, axis=1) & np.any(costs < own, axis=1))
         ]
-        return tuple(sorted(kept, key=lambda row: (row.timing.p95_ms, row.quality)))
+        return tuple(sorted(undominated, key=lambda measured: (measured.timing.p95_ms, measured.quality)))
 
     def best(self, budget: Budget, among: Sequence[MeasuredCut] | None = None) -> MeasuredCut:
-        """The best row within a budget; `demitasse.NothingFits` says which limit is in the way where there is none.
+        """The best row within a budget; if there is none, `demitasse.NothingFits` says which limit is in the way.
 
-        No row that keeps the budget beats it. `among` narrows the choice, to `profile.select(vectors=["float32"])`
-        for example.
+        No other row within the budget dominates it. `among` narrows the choice, such as to
+        `profile.select(vectors=["float32"])`.
         """
         return choose(self.rows if among is None else among, budget, self.full.quality)
 
     def select(
         self, cuts: Sequence[Cut] = (), precisions: Sequence[str] = (), vectors: Sequence[str] = ()
     ) -> tuple[MeasuredCut, ...]:
-        """The rows that have one of the values named on each side; a name that no row has is refused."""
-        for what, wanted, there in (
-            ("cut", cuts, {row.cut for row in self.rows}),
-            ("precision", precisions, {row.precision for row in self.rows}),
-            ("way of keeping vectors", vectors, {row.vectors for row in self.rows}),
+        """The rows with any of the given cuts, precisions and kinds of vectors; a value that no row has is refused."""
+        for what, wanted, available in (
+            ("cut", cuts, {measured.cut for measured in self.rows}),
+            ("precision", precisions, {measured.precision for measured in self.rows}),
+            ("kind of vectors", vectors, {measured.vectors for measured in self.rows}),
         ):
             for value in wanted:
-                if value not in there:
-                    known = ", ".join(str(one) for one in sorted(there))
-                    raise DataError(f"no {what} {value} was measured in this profile; there is {known}")
+                if value not in available:
+                    known = ", ".join(str(one) for one in sorted(available))
+                    raise DataError(f"{what} {value} was not measured in this profile; choose from {known}")
         return tuple(
-            row
-            for row in self.rows
-            if (not cuts or row.cut in cuts)
-            and (not precisions or row.precision in precisions)
-            and (not vectors or row.vectors in vectors)
+            measured
+            for measured in self.rows
+            if (not cuts or measured.cut in cuts)
+            and (not precisions or measured.precision in precisions)
+            and (not vectors or measured.vectors in vectors)
         )
 
     def save(self, path: str | Path) -> None:
-        """Write the profile to a JSON file, whole or not at all; docs/planning.md has every field."""
+        """Write the profile to a JSON file, atomically; docs/planning.md lists every field."""
         from demitasse.host.json_files import save_result
         from demitasse.planning.profile_json import as_plain
 

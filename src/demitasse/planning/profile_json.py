@@ -13,7 +13,7 @@ from demitasse.planning.profile import MeasuredCut, Profile, Timing
 
 
 def as_plain(profile: Profile) -> dict[str, Any]:
-    """A profile as values that JSON has."""
+    """A profile as plain JSON values."""
     plain = {
         "model": profile.model,
         "fingerprint": profile.fingerprint,
@@ -21,58 +21,58 @@ def as_plain(profile: Profile) -> dict[str, Any]:
         "quality_error": profile.quality_error,
         "batch": profile.batch,
         "made": dict(profile.made),
-        "rows": [row_as_plain(row) for row in profile.rows],
-        "others": [row_as_plain(row) for row in profile.others],
+        "rows": [measured_as_plain(measured) for measured in profile.rows],
+        "others": [measured_as_plain(measured) for measured in profile.others],
     }
     return with_header("profile", plain)
 
 
-def row_as_plain(row: MeasuredCut) -> dict[str, Any]:
-    """A row as values that JSON has; a name only where there is one."""
-    named = {} if row.name is None else {"name": row.name}
-    return named | {
-        "cut": str(row.cut),
-        "precision": row.precision,
-        "vectors": row.vectors,
-        "quality": row.quality,
-        **asdict(row.timing),
-        "model_mb": row.model_mb,
-        "vector_bytes": row.vector_bytes,
+def measured_as_plain(measured: MeasuredCut) -> dict[str, Any]:
+    """A measured cut as plain JSON values; the name only if it has one."""
+    name = {} if measured.name is None else {"name": measured.name}
+    return name | {
+        "cut": str(measured.cut),
+        "precision": measured.precision,
+        "vectors": measured.vectors,
+        "quality": measured.quality,
+        **asdict(measured.timing),
+        "model_mb": measured.model_mb,
+        "vector_bytes": measured.vector_bytes,
     }
 
 
 def read_profile(path: str | Path) -> Profile:
-    """The profile that a file holds.
+    """Read a profile from a file.
 
-    >>> row = MeasuredCut(Cut(3, 32), "int8", "binary", 71.5, Timing(0.4, 0.6, 2500.0, 0.02), 1.5, 4)
-    >>> profile = Profile("tiny", "5f0c", "Spearman, built-in sample", 1.2, 32, (row,))
+    >>> measured = MeasuredCut(Cut(3, 32), "int8", "binary", 71.5, Timing(0.4, 0.6, 2500.0, 0.02), 1.5, 4)
+    >>> profile = Profile("tiny", "5f0c", "Spearman, built-in sample", 1.2, 32, (measured,))
     >>> profile.save(out)
     >>> read_profile(out) == profile
     True
     """
-    found = read_result(path, "profile", "measure")
+    plain = read_result(path, "profile", "measure")
     try:
-        return _profile(found)
+        return _profile(plain)
     except KeyError as problem:
         raise DataError(f"{path} is a profile that lacks {problem}; measure again") from None
     except (TypeError, AttributeError, CutError, DataError) as problem:
         raise DataError(f"{path} is a profile that cannot be used ({reason(problem)}); measure again") from None
 
 
-def _profile(found: dict[str, Any]) -> Profile:
+def _profile(plain: dict[str, Any]) -> Profile:
     return Profile(
-        model=_text(found, "model"),
-        fingerprint=_text(found, "fingerprint"),
-        measure=_text(found, "measure"),
-        quality_error=_number(found, "quality_error"),
-        batch=_whole(found, "batch"),
-        rows=tuple(_row(entry) for entry in found["rows"]),
-        others=tuple(_row(entry, name=_text(entry, "name")) for entry in found["others"]),
-        made=dict(found["made"]),
+        model=_text(plain, "model"),
+        fingerprint=_text(plain, "fingerprint"),
+        measure=_text(plain, "measure"),
+        quality_error=_number(plain, "quality_error"),
+        batch=_whole(plain, "batch"),
+        rows=tuple(_measured(entry) for entry in plain["rows"]),
+        others=tuple(_measured(entry, name=_text(entry, "name")) for entry in plain["others"]),
+        made=dict(plain["made"]),
     )
 
 
-def _row(entry: dict[str, Any], name: str | None = None) -> MeasuredCut:
+def _measured(entry: dict[str, Any], name: str | None = None) -> MeasuredCut:
     return MeasuredCut(
         cut=Cut.parse(entry["cut"]),
         precision=entry["precision"],
@@ -93,13 +93,13 @@ def _row(entry: dict[str, Any], name: str | None = None) -> MeasuredCut:
 def _text(entry: dict[str, Any], name: str) -> str:
     value = entry[name]
     if not isinstance(value, str):
-        raise TypeError(f"{name} must be a text, not {value!r}")
+        raise TypeError(f"{name} must be a string, not {value!r}")
     return value
 
 
 def _number(entry: dict[str, Any], name: str) -> float:
     value = entry[name]
-    # bool is an int in Python, but true is no measurement.
+    # bool is an int in Python, but true is not a measurement.
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} must be a number, not {value!r}")
     return float(value)

@@ -1,6 +1,6 @@
 // The two figures: quality over a cost, with the front; quality of every cut by layers and dims.
 
-const fronts = {}; // of each cost, found once
+const fronts = {}; // for each cost, computed once
 const OTHERS = ["#b05494", "#927000", "#4d6fd1", "#6b6b6b"];
 
 function chart(view) {
@@ -11,7 +11,7 @@ function chart(view) {
   const all = [...view.rows, ...view.series.flatMap(one => one.rows)];
   const x = logScale(all.map(measure.value), area.left, area.right, view.axis === "speed");
   const best = (fronts[view.axis] ??= front(view.rows, ["quality", view.axis]));
-  // Far below the front there is nothing to see; the table has those rows too.
+  // Rows far below the front are not drawn; the table has them.
   const seen = [...best, view.best.row, ...view.series.flatMap(one => one.rows)].map(row => row.quality);
   const floor = Math.min(...seen) - Math.max(0.5 * (Math.max(...seen) - Math.min(...seen)), 1);
   const ours = view.rows.filter(row => row.quality >= floor).sort((a, b) => view.fits.has(a) - view.fits.has(b));
@@ -48,7 +48,7 @@ function logScale(values, from, to) {
   const room = Math.max(0.06 * (high - low), 0.08);
   [low, high] = [low - room, high + room];
   const at = value => from + ((Math.log(value) - low) / (high - low)) * (to - from);
-  // The finest ladder whose numbers do not touch.
+  // The finest ticks whose labels do not touch.
   const most = Math.max(2, Math.floor((to - from) / 52));
   let ticks = [];
   for (const ladder of [[1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9], [1, 1.5, 2, 3, 5, 7], [1, 2, 5], [1, 3], [1]]) {
@@ -118,7 +118,7 @@ function limits(view, area, x, y, measure) {
   return drawn;
 }
 
-// A front is a staircase: between two rows there is nothing but the cheaper one.
+// A front is a staircase: between two of its rows, the cheaper one is all there is.
 function steps(at, rightward) {
   return at.map(([x, y], place) => (place === 0 ? `M${x},${y}` : rightward ? `V${y}H${x}` : `H${x}V${y}`)).join("");
 }
@@ -130,7 +130,7 @@ function pointOf(view, row, at) {
   return group;
 }
 
-// Names beside points, the chosen row first. A name goes where it hides least; on another name it is left out.
+// Names beside points, the chosen row first. A name goes where it hides least, and is left out if it would touch another.
 function names(view, best, place, area) {
   const taken = [], drawn = [], dots = [...view.rows, ...view.series.flatMap(one => one.rows)].map(place);
   const add = (text, at, kind) => {
@@ -165,15 +165,15 @@ function chartKey(view, below) {
   const parts = precisions.map(name =>
     keyed(name, svg("g", { class: name }, mark(name, 3.6, [0, 0], { class: "mark" }))));
   if (view.rows.some(row => row.vectors !== "float32"))
-    parts.push(keyed("smaller vectors than float32", mark(precisions[0], 3.4, [0, 0], { class: "mark hollow" })));
+    parts.push(keyed("vectors smaller than float32", mark(precisions[0], 3.4, [0, 0], { class: "mark hollow" })));
   view.series.forEach((one, number) => {
     const color = OTHERS[number % OTHERS.length];
     parts.push(keyed(one.name, mark("other", 3.6, [0, 0], { class: "mark", style: `color:${color}` })));
   });
-  parts.push(keyed("the front: nothing is better on both", svg("path", { d: "M-6,4H0V-4H6", fill: "none", stroke: "currentColor" })));
+  parts.push(keyed("the front: no row is better on both", svg("path", { d: "M-6,4H0V-4H6", fill: "none", stroke: "currentColor" })));
   if (limitsOf(view.budget).length) parts.push(html("span", {}, "Pale: outside the budget."));
   if (view.error > 0) parts.push(html("span", {}, `Band: the full model’s quality ± ${points(view.error)}.`));
-  if (below) parts.push(html("span", {}, `${grouped(below)} of ${grouped(view.rows.length)} rows are worse than what is shown.`));
+  if (below) parts.push(html("span", {}, `${grouped(below)} of ${grouped(view.rows.length)} rows are below the chart.`));
   byId("chart-key").replaceChildren(...parts);
 }
 
@@ -203,6 +203,6 @@ function heat(view) {
   if (first) first.tabIndex = 0;
   byId("heat-key").replaceChildren(
     html("span", { class: "ramp" }, points(least), html("i", {}), points(most)),
-    html("span", {}, `${view.precision} arithmetic, ${view.vectors} vectors; ${view.measure}.`),
+    html("span", {}, `${view.precision} model, ${view.vectors} vectors; ${view.measure}.`),
     limitsOf(view.budget).length ? html("span", {}, "Small: outside the budget.") : "");
 }

@@ -1,5 +1,5 @@
 "use strict";
-// The choice of a row for a budget: the same as budget.py and Profile.front, number for number.
+// The choice of a row for a budget: the same as budget.py and Profile.front, to the last digit.
 
 const PREFER = ["quality", "latency", "vectors", "model"];
 const ORDER = ["latency", "vectors", "model", "speed", "quality"];
@@ -15,7 +15,7 @@ const VALUE = {
   quality: row => row.quality,
 };
 const LIMITED = { latency_ms: "latency", texts_per_second: "speed", vector_bytes: "vectors", model_mb: "model", quality: "latency" };
-// Where a row stands on an axis, the lower the better.
+// The value of a row on an axis, such that lower is better.
 const COST = {
   quality: row => -row.quality,
   latency: row => row.p95_ms,
@@ -32,7 +32,7 @@ function preferred(budget) {
   return budget.prefer || (COSTS.some(limit => budget[limit] != null) ? "quality" : "latency");
 }
 
-// The number that a limit stands for: a share of the full model's quality becomes points.
+// The value of a limit, with a share of the full model's quality turned into points.
 function allowed(budget, limit, fullQuality) {
   const value = budget[limit];
   return limit === "quality" && value <= 1 ? value * fullQuality : value;
@@ -58,7 +58,7 @@ function choose(rows, budget, fullQuality) {
   return { row: best, broken: broken(budget, best, fullQuality) };
 }
 
-// A limit that the row would keep: rounded away from the row, never past it.
+// A limit that the row is within: rounded towards looser, so that it really fits.
 function enough(budget, limit, row, fullQuality) {
   const value = VALUE[limit](row);
   if (limit === "latency_ms" || limit === "model_mb") return Math.ceil(100 * value) / 100;
@@ -66,7 +66,7 @@ function enough(budget, limit, row, fullQuality) {
   return limit === "texts_per_second" ? Math.floor(value) : value;
 }
 
-// The best of those that cost less than the best row, and the cheapest of those that are better; null where none is.
+// The best of the rows that cost less, and the cheapest of those that are better; null if there is none.
 function neighbours(rows, budget, best, fullQuality) {
   const axis = preferred(budget) === "quality" ? LIMITED[limitsOf(budget)[0] || "latency_ms"] : preferred(budget);
   const lifted = limit => limit === "quality" || LIMITED[limit] === axis;
@@ -77,12 +77,12 @@ function neighbours(rows, budget, best, fullQuality) {
   };
 }
 
-// The costs of a row on all axes, by which rows are put in order.
+// The costs on all axes, the first ones first: a sort key.
 function costs(row, ...first) {
   return [...first, ...ORDER.filter(axis => !first.includes(axis))].map(axis => COST[axis](row));
 }
 
-// The first of the rows whose key comes before that of every other; null where there are no rows.
+// The first row with the smallest key; null if there are no rows.
 function least(rows, key) {
   let best = null, low = null;
   for (const row of rows) {
@@ -97,7 +97,7 @@ function before(a, b) {
   return false;
 }
 
-// The rows that no other row beats on the axes.
+// The rows that no other row dominates on the axes.
 function front(rows, axes = AXES) {
   const stands = rows.map(row => axes.map(axis => COST[axis](row)));
   const beaten = ours => stands.some(

@@ -1,4 +1,4 @@
-// Small things that all parts of the page use: elements, numbers in words, marks.
+// Small helpers for all parts of the page: elements, formatted numbers, marks.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -17,7 +17,7 @@ const byId = id => document.getElementById(id);
 
 const grouped = (value, digits = 0) =>
   value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
-// Three figures that mean something, written out.
+// Three significant figures.
 const figures = value => {
   const digits = value > 0 ? Math.max(0, Math.min(3, 2 - Math.floor(Math.log10(value)))) : 0;
   return grouped(value, digits);
@@ -29,16 +29,16 @@ const times = value => `${value >= 9.95 ? grouped(value) : value.toFixed(1)}×`;
 const cleared = name => name.replace(/[/\\]+$/, "").split(/[/\\]/).pop() || name;
 const shortened = (name, most) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
 
-// What of a row is shown, where and how; the chart, the answer and the table all read this.
+// What is shown of a row and how; the chart and the answer use this.
 const MEASURES = {
   quality: { label: "quality", unit: "", value: row => row.quality, said: points },
   latency: { label: "p95 latency", unit: " ms", value: row => row.p95_ms, said: figures, limit: "latency_ms" },
   speed: { label: "texts/s", unit: "", value: row => row.texts_per_second, said: figures, limit: "texts_per_second" },
-  vectors: { label: "bytes a vector", unit: " B", value: row => row.vector_bytes, said: grouped, limit: "vector_bytes" },
+  vectors: { label: "bytes per vector", unit: " B", value: row => row.vector_bytes, said: grouped, limit: "vector_bytes" },
   model: { label: "model", unit: " MB", value: row => row.model_mb, said: figures, limit: "model_mb" },
 };
 
-// A shape for each precision, so that colour is never needed to tell them apart.
+// A shape for each precision, so that they can be told apart without colour.
 const SHAPES = {
   fp32: r => `M${-r},0a${r},${r} 0 1,0 ${2 * r},0a${r},${r} 0 1,0 ${-2 * r},0z`,
   fp16: r => `M0,${-1.3 * r}L${1.2 * r},${0.9 * r}H${-1.2 * r}z`,
@@ -79,7 +79,7 @@ async function copy(button, text) {
   button.textContent = done ? "Copied" : "Select it by hand";
   setTimeout(() => { button.textContent = label; }, 1600);
 }
-// Where a page from a file may not use the clipboard.
+// For browsers that do not let a page opened from a file use the clipboard.
 function copiedByHand(text) {
   const area = html("textarea", { style: "position:fixed;opacity:0" });
   area.value = text;
@@ -90,7 +90,7 @@ function copiedByHand(text) {
   return done;
 }
 
-// The box beside the pointer; also read aloud, for it is a status.
+// The box beside the pointer; screen readers read it too, since it is a status.
 const tip = {
   show(content, x, y) {
     const box = byId("tip");

@@ -1,4 +1,4 @@
-// The page: a budget, the row it leads to, the figures and the table, all drawn anew from one view when it changes.
+// The page: a budget, the row it leads to, the figures and the table, all redrawn from one view when it changes.
 
 const data = JSON.parse(byId("data").textContent);
 const asRow = entry => {
@@ -22,7 +22,7 @@ const view = {
   shown: "front",
   sort: { column: "quality", down: true },
 };
-const inShare = view.full.quality > 0; // of a quality below 0 nothing is a share
+const inShare = view.full.quality > 0; // no share can be taken of a quality below 0
 let places = { spots: [], walk: [] };
 
 /* ---- the budget ---- */
@@ -35,14 +35,14 @@ const CONTROLS = [
   { limit: "model_mb", label: "Model", unit: "MB" },
 ];
 const PREFERENCES = [["", "automatic"], ["quality", "quality"], ["latency", "latency"], ["vectors", "small vectors"], ["model", "a small model"]];
-// What is typed as it is meant: a quality up to 1 would be a share, above 1 points.
+// A typed number as a limit: a quality up to 1 is a share, above 1 it is points.
 const byHand = (limit, value) => {
   if (!(value > 0) || (limit === "quality" && !inShare && value <= 1)) return null;
   return limit === "quality" && inShare ? Number((Math.min(value, 100) / 100).toPrecision(12)) : value;
 };
 const shownAs = (limit, value) => (limit === "quality" && inShare ? Number((100 * value).toPrecision(12)) : value);
 
-// The numbers that a slider stops at: round ones, and those at which a row comes in.
+// The numbers that a slider stops at: round ones, and those at which another row fits.
 function stops(limit) {
   const values = [...new Set(rows.map(VALUE[limit]))].sort((a, b) => a - b);
   if (limit === "vector_bytes") return values;
@@ -59,13 +59,13 @@ function stops(limit) {
   const all = [...found].sort((a, b) => a - b);
   return all.filter((value, place) => (all[place + 1] ?? Infinity) > low && (all[place - 1] ?? 0) < high);
 }
-// To three figures, never past the row that it lets in.
+// To three figures, rounded so that the row still fits.
 function rounded(value, down) {
   const unit = 10 ** (Math.floor(Math.log10(Math.max(value, 1e-9))) - 2);
   return Number(((down ? Math.floor : Math.ceil)(value / unit - (down ? -1e-9 : 1e-9)) * unit).toPrecision(3));
 }
 
-// A limit at its loose end is none: the right end of what may be at most, the left end of what must be at least.
+// At its loose end a slider sets no limit: the right end for a maximum, the left end for a minimum.
 function control({ limit, label, unit }) {
   const least = AT_LEAST.includes(limit), found = stops(limit), last = found.length;
   const slider = html("input", {
@@ -105,7 +105,7 @@ function set(name, value, typing) {
 const WORDS = {
   latency_ms: value => `p95 latency of at most ${plain(value)} ms`,
   texts_per_second: value => `at least ${plain(value)} texts/s`,
-  vector_bytes: value => `at most ${plain(value)} bytes a vector`,
+  vector_bytes: value => `at most ${plain(value)} bytes per vector`,
   model_mb: value => `a model of at most ${plain(value)} MB`,
   quality: value => value <= 1 ? `at least ${plain(100 * value)}% of the full quality` : `a quality of at least ${plain(value)}`,
 };
@@ -126,7 +126,7 @@ function answer() {
     parts.push(html("p", { class: "asked" }, `${asked} (${grouped(fits)} of ${grouped(rows.length)} fit)`));
   }
   parts.push(html("p", { class: "cut", id: "cut" }, row.cut));
-  parts.push(html("p", { class: "kind" }, `${counted(row.layers, "layer")}, ${counted(row.dims, "dim")}; ${row.precision} arithmetic, ${row.vectors} vectors`));
+  parts.push(html("p", { class: "kind" }, `${counted(row.layers, "layer")}, ${counted(row.dims, "dim")}; ${row.precision} model, ${row.vectors} vectors`));
   const brief = beyond.length ? "is the nearest; nothing fits" : `${row.precision}, ${row.vectors}: ${points(row.quality)} at ${figures(row.p95_ms)} ms`;
   byId("said").textContent = `${row.cut} ${brief}`;
   byId("now").replaceChildren(html("strong", {}, row.cut), brief);
@@ -138,7 +138,7 @@ function answer() {
 }
 const counted = (number, what) => `${number} ${what}${number === 1 ? "" : "s"}`;
 
-// One press lets the nearest row in.
+// A button that loosens the limits until the nearest row fits.
 function loosened(row, beyond) {
   const wider = Object.fromEntries(beyond.map(limit => [limit, enough(view.budget, limit, row, view.full.quality)]));
   const allow = () => {
@@ -149,21 +149,21 @@ function loosened(row, beyond) {
   return html("button", { type: "button", id: "allow", onclick: allow }, `Allow ${beyond.map(limit => WORDS[limit](wider[limit])).join(" and ")}`);
 }
 
-// A number, what it is beside the full model, and where it lies among all rows: better to the right.
+// A number, how it compares with the full model, and where it lies among all rows: better to the right.
 function stat(axis, row) {
   const measure = MEASURES[axis], value = measure.value(row), full = measure.value(view.full);
   const ratio = value / full, same = value === full;
   const held = {
     quality: () => inShare ? `${percent(ratio)} of full` : "",
     latency: () => `${times(1 / ratio)} as fast as full`,
-    speed: () => `${times(ratio)} as many as full`,
+    speed: () => `${times(ratio)} full`,
     vectors: () => `${percent(ratio)} of full`,
     model: () => `${percent(ratio)} of full`,
   }[axis]();
   return html("div", {},
     html("dt", {}, measure.label),
     html("dd", { class: "value" }, measure.said(value) + measure.unit),
-    html("dd", { class: "beside" }, html("span", {}, same ? "as the full model" : held), strip(axis, row)));
+    html("dd", { class: "beside" }, html("span", {}, same ? "same as the full model" : held), strip(axis, row)));
 }
 function strip(axis, row) {
   const at = one => (axis === "quality" ? COST[axis](one) : Math.log(Math.abs(COST[axis](one))) * Math.sign(COST[axis](one)));
@@ -173,11 +173,11 @@ function strip(axis, row) {
   return html("i", { "aria-hidden": "true" }, ...marks, html("b", { class: "full", style: left(view.full) }), html("b", { class: "here", style: left(row) }));
 }
 
-// How near the limits are, and what a little more or less would buy.
+// How near the limits are, and what a little more or less would get.
 function beside(row, beyond) {
   const { latency_ms: most, texts_per_second: least } = view.budget, lines = [];
   const close = (most != null && row.p95_ms * (1 + row.noise) > most) || (least != null && row.texts_per_second * (1 - row.noise) < least);
-  if (close && !beyond.length) lines.push(html("p", { class: "near" }, `Its time is within its noise (± ${percent(row.noise)}) of the limit: measure again to be sure.`));
+  if (close && !beyond.length) lines.push(html("p", { class: "near" }, `The limit is within the noise of its timing (± ${percent(row.noise)}): measure again to be sure.`));
   if (beyond.length || !limitsOf(view.budget).length) return lines;
   const { cheaper, better } = neighbours(view.rows, view.budget, row, view.full.quality);
   for (const [word, one] of [["Cheaper", cheaper], ["Better", better]])
@@ -210,7 +210,7 @@ function uses(row) {
   });
 }
 
-/* ---- numbers of one row, beside the pointer ---- */
+/* ---- the numbers of one row, beside the pointer ---- */
 
 function details(row, series) {
   const line = (label, value) => html("tr", {}, html("td", {}, label), html("td", {}, value));
@@ -223,11 +223,11 @@ function details(row, series) {
       line("quality", points(row.quality) + share),
       line("p50 / p95", `${figures(row.p50_ms)} / ${figures(row.p95_ms)} ms`),
       line(`texts/s, ${data.profile.batch} at once`, figures(row.texts_per_second)),
-      line("noise of times", `± ${percent(row.noise)}`),
+      line("timing noise", `± ${percent(row.noise)}`),
       line("model", `${figures(row.model_mb)} MB`),
       line("vector", `${grouped(row.vector_bytes)} bytes`)),
     beyond.length ? html("em", {}, `outside the budget: ${beyond.map(said).join(", ")}`) : "",
-    view.front.has(row) && !series ? html("em", {}, "no other row beats it") : "",
+    view.front.has(row) && !series ? html("em", {}, "no other row is better overall") : "",
     series?.note ? html("em", {}, series.note) : "",
   ];
 }

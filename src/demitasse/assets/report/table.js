@@ -2,7 +2,7 @@
 
 const COLUMNS = [
   { id: "cut", label: "cut", by: row => row.layers * 1e6 + row.dims, said: row => row.cut, copied: row => row.cut },
-  { id: "name", label: "of", word: true, by: row => row.name || "", said: (row, name) => (name ? shortened(cleared(name), 22) : ""), copied: (row, name) => name || data.profile.model },
+  { id: "name", label: "model", word: true, by: row => row.name || "", said: (row, name) => (name ? shortened(cleared(name), 22) : ""), copied: (row, name) => name || data.profile.model },
   { id: "precision", label: "precision", word: true, by: row => row.precision, said: row => row.precision },
   { id: "stored", label: "vectors", word: true, by: row => row.vector_bytes / row.dims, said: row => row.vectors, copied: row => row.vectors },
   { id: "quality", label: "quality", by: row => row.quality, said: row => points(row.quality), high: true },
@@ -11,11 +11,11 @@ const COLUMNS = [
   { id: "latency", label: "p95 ms", by: row => row.p95_ms, said: row => grouped(row.p95_ms, 2) },
   { id: "speed", label: "texts/s", by: row => row.texts_per_second, said: row => grouped(row.texts_per_second), high: true },
   { id: "noise", label: "± time", by: row => row.noise, said: row => percent(row.noise) },
-  { id: "vectors", label: "bytes a vector", by: row => row.vector_bytes, said: row => grouped(row.vector_bytes) },
+  { id: "vectors", label: "bytes per vector", by: row => row.vector_bytes, said: row => grouped(row.vector_bytes) },
   { id: "model", label: "model MB", by: row => row.model_mb, said: row => grouped(row.model_mb, 1) },
 ];
 
-// Whose row it is matters only where there are several models.
+// The model of a row matters only if there are several.
 const shownColumns = () => COLUMNS.filter(column => column.id !== "name" || view.series.length);
 
 function tableRows() {
@@ -48,7 +48,7 @@ function sortBy(column) {
   byId("rows").querySelectorAll("th button")[shownColumns().indexOf(column)].focus();
 }
 
-// All figures, not those rounded for reading.
+// The full numbers, not the rounded ones.
 function asText() {
   const clean = value => String(value).replace(/[\t\r\n]+/g, " ");
   const heads = shownColumns().map(column => column.label);
@@ -59,12 +59,12 @@ function asText() {
 function method() {
   const noises = rows.map(row => row.noise).sort((a, b) => a - b), noise = noises[Math.floor(noises.length / 2)], worst = noises[noises.length - 1];
   const error = view.error > 0
-    ? ` The full model has ${points(view.full.quality)} ± ${points(view.error)} (95%, from resampling): smaller differences between models may be chance, though cuts of one model, on the same texts, differ by less chance than that.`
+    ? ` The full model has ${points(view.full.quality)} ± ${points(view.error)} (95%, from resampling): smaller differences between models may be chance; cuts of one model are compared on the same texts, so less of their difference is chance.`
     : "";
   const paragraphs = [
     `Quality is ${view.measure}, times 100.${error}`,
-    `Latency is that of one text at a time: half of the texts are done within p50, 95 of 100 within p95. Texts/s is for batches of ${data.profile.batch}. Between rounds the times of a row differ by about ${percent(noise)}${worst > 1.5 * noise ? ` (at worst ${percent(worst)})` : ""}; a smaller difference means nothing. All dims of a depth have one timing, since what fewer dims save cannot be measured beside the layers.`,
-    "Model MB is what is loaded for a cut. Vectors are kept as float32 (4 bytes a dim), float16 (2), int8 (1) or binary (one bit), and quality is measured on vectors so kept. A row is on the front if no other is at least as good in quality, p95, texts/s, model MB and bytes, and better in one.",
+    `Latency is for one text at a time: half of the texts finish within p50, 95 of 100 within p95. Texts/s is for batches of ${data.profile.batch}. Between rounds, the times of a row differ by about ${percent(noise)}${worst > 1.5 * noise ? ` (at worst ${percent(worst)})` : ""}; smaller differences mean nothing. All dims at one depth share a timing, since what fewer dims save is too little to measure beside the layers.`,
+    "Model MB is the size of the weights that a cut loads. Vectors are stored as float32 (4 bytes per dim), float16 (2), int8 (1) or binary (one bit), and quality is measured on vectors stored that way. A row is on the front if no other is at least as good in quality, p95, texts/s, model MB and bytes per vector, and better in one of them.",
     ...data.series.filter(one => one.note).map(one => `${one.name}: ${one.note}.`),
   ];
   byId("words").replaceChildren(...paragraphs.map(text => html("p", {}, text)));
