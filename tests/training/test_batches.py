@@ -55,7 +55,7 @@ def test_two_processes_have_the_halves_of_the_batch(encoder: Encoder) -> None:
         assert ids(prepared.chunks) == ids((read,))
 
 
-def test_rows_that_cannot_be_shared_evenly_are_left_out(encoder: Encoder) -> None:
+def test_examples_that_cannot_be_split_evenly_are_left_out(encoder: Encoder) -> None:
     scored = read_pairs([(a, b, number / 40) for number, (a, b) in enumerate(zip(ANCHORS, POSITIVES, strict=True))])
     whole = drawn(scored, 8)
     parts = [loader(encoder, share=Share(rank, 3)).prepare(whole, {}) for rank in range(3)]
@@ -64,7 +64,7 @@ def test_rows_that_cannot_be_shared_evenly_are_left_out(encoder: Encoder) -> Non
     assert sum((part.own.scores for part in parts), ()) == whole.scores[:6]
 
 
-def test_too_few_rows_for_the_processes(encoder: Encoder) -> None:
+def test_too_few_examples_for_the_processes_are_refused(encoder: Encoder) -> None:
     with pytest.raises(DataError) as raised:
         loader(encoder, share=Share(0, 3)).prepare(drawn(pairs(), 2), {})
     assert str(raised.value) == (
@@ -74,7 +74,7 @@ def test_too_few_rows_for_the_processes(encoder: Encoder) -> None:
 
 @pytest.mark.parametrize("micro_batch", [None, 1, 3, 4, 8, 99])
 @pytest.mark.parametrize("share", [Share(), Share(1, 2)])
-def test_chunks_cover_all_rows_once(encoder: Encoder, micro_batch: int | None, share: Share) -> None:
+def test_chunks_cover_every_example_once(encoder: Encoder, micro_batch: int | None, share: Share) -> None:
     prepared = loader(encoder, micro_batch, share).prepare(drawn(triples()), {})
     rows = len(prepared.own.rows)
     size = min(micro_batch or rows, rows)
@@ -94,7 +94,7 @@ def test_batches_are_those_of_the_sampler(encoder: Encoder) -> None:
     assert found == [sampler.next() for _ in range(9)]
 
 
-def test_going_on_after_a_batch_gives_the_next_one(encoder: Encoder) -> None:
+def test_resuming_after_a_batch_gives_the_next_one(encoder: Encoder) -> None:
     # Some anchors stand in several rows, so that rows wait; two sources.
     shared = read_pairs([(ANCHORS[number % 9], text) for number, text in enumerate(POSITIVES)])
     data = Pairs((*shared.sources, *pairs().sources))
@@ -113,7 +113,7 @@ def test_going_on_after_a_batch_gives_the_next_one(encoder: Encoder) -> None:
             assert [following.whole for following in islice(batches, 2)] == expected[number + 1 : number + 3]
 
 
-def test_an_error_in_the_other_thread_comes_through(encoder: Encoder) -> None:
+def test_an_error_in_the_other_thread_reaches_the_caller(encoder: Encoder) -> None:
     with (
         pytest.raises(DataError, match="cannot be shared by 99 processes"),
         loader(encoder, share=Share(0, 99)).batches(Sampler(pairs(), 8, seed=0)) as batches,
@@ -147,7 +147,7 @@ def test_each_column_has_its_prompt(
             assert counts.tolist() == [length[p] for p, column in zip(expected, columns, strict=True) for _ in column]
 
 
-def test_the_default_prompt_is_used_where_none_is_named(encoder: Encoder) -> None:
+def test_the_default_prompt_is_used_if_none_is_named(encoder: Encoder) -> None:
     reader = replace(encoder.reader, default_prompt="document")
     prepared = Loader(reader, (), None, Share(), pool_prompt=False).prepare(drawn(pairs()), {})
     assert all(row[:2] == reader.read(["mist"]).ids_of(0)[:2] for row in ids(prepared.chunks)[0])
@@ -159,7 +159,7 @@ def test_an_unknown_prompt_is_refused(encoder: Encoder) -> None:
         loader(encoder, prompts=("questoin",))
 
 
-def test_texts_are_cut_off_earlier(encoder: Encoder) -> None:
+def test_texts_are_truncated_earlier(encoder: Encoder) -> None:
     text = " ".join(zoo.WORDS)
     before = encoder.reader.read([text]).ids_of(0)
     shorter = shortened(encoder.reader, 7)
@@ -172,5 +172,5 @@ def test_texts_are_cut_off_earlier(encoder: Encoder) -> None:
 
 
 @pytest.mark.parametrize("max_tokens", [None, 32, 500])
-def test_texts_are_never_cut_off_later(encoder: Encoder, max_tokens: int | None) -> None:
+def test_texts_are_never_truncated_later(encoder: Encoder, max_tokens: int | None) -> None:
     assert shortened(encoder.reader, max_tokens) is encoder.reader

@@ -49,7 +49,7 @@ def test_ordering_leaves_full_width_cosines_alone(encoder: Encoder, fitted: Enco
     assert sorted(fitted.exits) == [0, 1, 2]
 
 
-def test_the_original_is_left_alone(encoder: Encoder, fitted: Encoder) -> None:
+def test_the_original_is_unchanged(encoder: Encoder, fitted: Encoder) -> None:
     assert encoder.exits == {}
     assert encoder.head != fitted.head
 
@@ -61,7 +61,7 @@ def test_the_same_sentences_give_the_same_exits(encoder: Encoder, fitted: Encode
     assert again.record == fitted.record
 
 
-def test_the_record_holds_what_was_measured(fitted: Encoder, tmp_path: Path) -> None:
+def test_the_record_has_what_was_measured(fitted: Encoder, tmp_path: Path) -> None:
     assert [entry["cut"] for entry in fitted.record["cuts"]] == ["0x32", "1x32", "2x32"]
     assert all(0 < entry["held_out"]["cosine"] <= 1 for entry in fitted.record["cuts"])
     assert fitted.record["data"]["sentences"] == 900
@@ -77,7 +77,7 @@ def test_a_saved_fit_gives_the_same_vectors_at_every_cut(fitted: Encoder, tmp_pa
         np.testing.assert_allclose(theirs[cut], ours[cut], atol=1e-5)
 
 
-def test_models_with_a_head_that_bends_can_be_fitted(model_folder: Callable[..., Path], tmp_path: Path) -> None:
+def test_models_with_a_nonlinear_head_can_be_fitted(model_folder: Callable[..., Path], tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
     encoder = load(model_folder("BERT", dense=12))
@@ -106,7 +106,7 @@ def test_a_fitted_encoder_can_be_fitted_again(encoder: Encoder, fitted: Encoder)
     np.testing.assert_allclose(after @ after.T, before @ before.T, atol=1e-5)
 
 
-def test_blank_lines_are_left_out(encoder: Encoder, fitted: Encoder) -> None:
+def test_blank_sentences_are_skipped(encoder: Encoder, fitted: Encoder) -> None:
     spaced = [line for sentence in SENTENCES for line in (sentence, "", "  ")]
     assert fit_exits(encoder, spaced).record["data"] == fitted.record["data"]
 
@@ -118,7 +118,7 @@ def test_too_few_sentences_are_refused(encoder: Encoder) -> None:
         fit_exits(encoder, "one long string")
 
 
-def test_a_sample_is_bounded_and_fair() -> None:
+def test_a_sample_is_bounded_and_uniform() -> None:
     sample = Sample(100, seed=0)
     for start in range(0, 10_000, 50):
         sample.add({0: np.arange(start, start + 50, dtype=np.float32)[:, None]})

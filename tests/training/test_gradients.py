@@ -120,7 +120,7 @@ class Listened(nn.Module):
 
 
 @pytest.mark.parametrize("recompute", [False, True])
-def test_a_chunk_drops_the_same_when_it_is_run_again(
+def test_a_chunk_has_the_same_dropout_in_both_passes(
     recompute: bool, fitted: TorchEncoder, accelerator: Accelerator
 ) -> None:
     model = Listened(Student(fitted, recompute=recompute)).train()
@@ -138,7 +138,7 @@ def test_a_chunk_drops_the_same_when_it_is_run_again(
     assert not torch.equal(model.rows[0], first[0])  # and there was something to drop
 
 
-def test_chunks_drop_by_themselves(fitted: TorchEncoder, accelerator: Accelerator) -> None:
+def test_each_chunk_has_its_own_dropout(fitted: TorchEncoder, accelerator: Accelerator) -> None:
     model = Listened(Student(fitted)).train()
     batch = prepared(fitted, TRIPLES, 4)
     twice = Prepared(batch.whole, batch.own, (batch.chunks[0],) * 2, (None, None), {})
@@ -147,7 +147,9 @@ def test_chunks_drop_by_themselves(fitted: TorchEncoder, accelerator: Accelerato
 
 
 @pytest.mark.usefixtures("_in_doubles")
-def test_with_dropout_chunks_have_the_gradient_of_what_they_ran(fitted: TorchEncoder, accelerator: Accelerator) -> None:
+def test_with_dropout_gradients_are_those_of_the_pass_that_was_run(
+    fitted: TorchEncoder, accelerator: Accelerator
+) -> None:
     """The gradient of the loss over rows that were dropped chunk by chunk, all held at once."""
     student, batch = Student(fitted).train(), prepared(fitted, TRIPLES, 3)
     Descent(accelerator, student, Teaching(Matryoshka(), InfoNCE())).add(batch, Step(), seed=5)
@@ -205,7 +207,7 @@ def test_without_scores_the_loss_has_none(fitted: TorchEncoder, accelerator: Acc
 
 
 @pytest.mark.parametrize("micro_batch", [None, 3])
-def test_rows_and_teachers_are_of_the_same_texts(
+def test_embeddings_and_teacher_vectors_are_of_the_same_texts(
     micro_batch: int | None, fitted: TorchEncoder, accelerator: Accelerator, tmp_path: Path
 ) -> None:
     objective, known = Noted(), vectors(tmp_path, fitted, TRIPLES)
@@ -238,7 +240,7 @@ def test_one_process_gathers_its_own(accelerator: Accelerator) -> None:
     assert gathered(accelerator, rows) is rows
 
 
-def test_chance_depends_on_nothing_but_its_place() -> None:
+def test_step_seeds_depend_on_nothing_but_the_step() -> None:
     places = [(seed, stage, step, rank) for seed in (0, 1) for stage in (0, 1) for step in (0, 11) for rank in (0, 1)]
 
     def drawn(place: tuple[int, int, int, int]) -> tuple[float, int]:

@@ -99,7 +99,7 @@ def test_merged_is_the_same_without_adapters(kind: str, encoders: dict[str, Torc
 
 
 @pytest.mark.parametrize("kind", ["BERT", "decoder"])
-def test_merging_leaves_the_student_as_it_is_and_is_left_by_it(kind: str, encoders: dict[str, TorchEncoder]) -> None:
+def test_merging_copies_the_student(kind: str, encoders: dict[str, TorchEncoder]) -> None:
     student = trained(encoders[kind]).eval()
     before = {name: tensor.clone() for name, tensor in student.state_dict().items()}
     result = merged(student)

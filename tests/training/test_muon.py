@@ -39,7 +39,7 @@ def test_it_is_torchs_muon() -> None:
         assert (a - b).norm() < 0.03 * (a - begun).norm()  # theirs iterates in bf16
 
 
-def test_it_goes_on_from_its_state() -> None:
+def test_it_resumes_from_its_state() -> None:
     def run(stop_after: int | None) -> torch.Tensor:
         matrix = torch.nn.Parameter(torch.eye(4))
         optimizer = Muon([{"params": [matrix], "lr": 0.1}])

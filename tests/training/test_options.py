@@ -31,7 +31,7 @@ def test_a_bad_value_is_refused_in_a_sentence(given: dict[str, Any], sentence: s
     assert str(raised.value) == sentence
 
 
-def test_what_may_be_left_out_may_be_none() -> None:
+def test_optional_values_may_be_none() -> None:
     assert TrainOptions(steps=None, lora=None, precision=None) == TrainOptions()
     TrainOptions(decay=0.0, warmup=0.0)
     TrainOptions(warmup=1.0)
@@ -43,18 +43,18 @@ def rates(schedule: str, steps: int = 100, warmup: float = 0.1) -> list[float]:
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_warm_up_rises_evenly_to_the_whole_rate(schedule: str) -> None:
+def test_warmup_rises_linearly_to_the_full_rate(schedule: str) -> None:
     assert rates(schedule)[:10] == pytest.approx([share / 10 for share in range(1, 11)])
     assert rates(schedule)[10] == 1
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_without_warm_up_the_first_step_has_the_whole_rate(schedule: str) -> None:
+def test_without_warmup_the_first_step_has_the_full_rate(schedule: str) -> None:
     assert rates(schedule, warmup=0.0)[0] == 1
     assert rates(schedule, steps=4, warmup=0.1)[0] == 1  # less than a step
 
 
-def test_linear_falls_evenly_to_near_nothing_and_is_never_nothing() -> None:
+def test_linear_falls_towards_zero_and_never_reaches_it() -> None:
     after = rates("linear")[10:]
     assert after == pytest.approx([1 - step / 90 for step in range(90)])
     assert 0 < after[-1] < 0.02

@@ -30,7 +30,7 @@ def test_the_learned_order_brings_what_matters_to_the_front() -> None:
     assert after > 0.9
 
 
-def test_refining_keeps_neighbours_better_and_the_space_the_same() -> None:
+def test_refining_improves_neighbours_and_keeps_the_space() -> None:
     random = np.random.default_rng(1)
     states = random.normal(size=(900, 20)).astype(np.float32)
     targets = unit_length(np.tanh(2 * states) @ random.normal(size=(20, 16)).astype(np.float32))

@@ -43,7 +43,7 @@ def test_a_run_is_described(tmp_path: Path) -> None:
     }
 
 
-def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     folder = begun(tmp_path)
     sentence = refused(folder, RUN_OF, resume=False)
     assert sentence == "RUN already has a run in it; resume it (--resume), or choose a new folder"
@@ -53,12 +53,12 @@ def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
     assert [path.name for path in folder.path.iterdir()] == ["other.json"]
 
 
-def test_an_empty_folder_will_do(tmp_path: Path) -> None:
+def test_an_empty_folder_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     begun(tmp_path)
 
 
-def test_there_must_be_something_to_go_on_from(tmp_path: Path) -> None:
+def test_resuming_needs_a_checkpoint(tmp_path: Path) -> None:
     sentence = "RUN has no checkpoint to resume from; start without resume"
     assert refused(RunFolder(tmp_path / "none", writes=True), RUN_OF, resume=True) == sentence
     folder = begun(tmp_path)
@@ -115,7 +115,7 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
     assert saved == state
 
 
-def test_lines_of_steps_that_will_be_made_again_are_dropped(tmp_path: Path) -> None:
+def test_log_lines_of_steps_that_will_be_repeated_are_dropped(tmp_path: Path) -> None:
     folder = begun(tmp_path)
     folder.save({"total": 20})
     entries = [{"step": step, "loss": step / 10} for step in (10, 20, 30)]
@@ -126,7 +126,7 @@ def test_lines_of_steps_that_will_be_made_again_are_dropped(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("half", ['{"step": 1, "lo', "{", "3", '{"loss": 1}'])
-def test_half_a_line_is_dropped_and_the_next_one_stands_alone(tmp_path: Path, half: str) -> None:
+def test_half_a_log_line_is_dropped(tmp_path: Path, half: str) -> None:
     folder = begun(tmp_path)
     folder.save({"total": 20})
     folder.log({"step": 10})
@@ -143,7 +143,7 @@ def whole_checkpoint(folder: RunFolder) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["empty", "half", "rubbish", "another's"])
-def test_a_broken_checkpoint_is_told_in_a_sentence(tmp_path: Path, kind: str) -> None:
+def test_a_broken_checkpoint_is_one_sentence(tmp_path: Path, kind: str) -> None:
     folder = begun(tmp_path)
     whole = whole_checkpoint(folder)
     broken = {"empty": b"", "half": whole[: len(whole) // 2], "rubbish": b"rubbish"}
@@ -183,7 +183,7 @@ class Outer:
     inner: Any = None
 
 
-def test_objectives_as_json_has_them() -> None:
+def test_objectives_as_json() -> None:
     assert plain(Cut(3, 128)) == "3x128"
     assert plain(Starbucks((Cut(3, 128), Cut(6, 384)))) == {
         **{"name": "Starbucks", "sizes": ["3x128", "6x384"]},

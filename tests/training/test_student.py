@@ -78,7 +78,7 @@ def gradients(student: Student) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("kind", [*MODELS, *FITTED])
-def test_rows_are_those_of_the_encoder(kind: str, make: Callable[[str], TorchEncoder]) -> None:
+def test_embeddings_are_those_of_the_encoder(kind: str, make: Callable[[str], TorchEncoder]) -> None:
     encoder = make(kind)
     student = Student(encoder)
     expected = by_encoder(encoder, TEXTS)
@@ -111,7 +111,7 @@ def weights_of(encoder: TorchEncoder) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("kind", ["mean", "exits and order", "exits beside a Dense", "decoder"])
-def test_a_step_moves_the_student_and_not_its_encoder(kind: str, make: Callable[[str], TorchEncoder]) -> None:
+def test_a_step_changes_the_student_and_not_its_encoder(kind: str, make: Callable[[str], TorchEncoder]) -> None:
     encoder = make(kind)
     student = Student(encoder)
     before, vectors = weights_of(encoder), encoder.encode(TEXTS[:9])
@@ -224,7 +224,7 @@ def test_a_prompt_by_name_is_left_out_as_the_encoder_does(encoder: Encoder) -> N
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("prompt", [0, 2])
 @pytest.mark.parametrize("mode", ["mean", "mean_sqrt_len", "weightedmean"])
-def test_token_weights_are_what_pooling_does(mode: str, prompt: int, side: str) -> None:
+def test_token_weights_are_those_of_pooling(mode: str, prompt: int, side: str) -> None:
     mask = zoo.padded_batch(zoo.build("BERT"), side)["attention_mask"]
     kept = mask * (mask.cumsum(1) > prompt)
     hidden = torch.randn(*mask.shape, 5, generator=torch.Generator().manual_seed(0))
@@ -235,11 +235,11 @@ def test_token_weights_are_what_pooling_does(mode: str, prompt: int, side: str) 
 
 
 @pytest.mark.parametrize("modes", [("cls",), ("max",), ("last",), ("mean", "cls"), ("mean", "weightedmean")])
-def test_other_poolings_have_no_token_weights(modes: tuple[str, ...]) -> None:
+def test_other_pooling_modes_have_no_token_weights(modes: tuple[str, ...]) -> None:
     assert token_weights(Pooling(modes), torch.ones(1, 3), torch.ones(1, 3)) is None
 
 
-def test_half_precision_encoders_are_trained_in_full(model_folder: Callable[..., Path]) -> None:
+def test_half_precision_encoders_are_trained_in_fp32(model_folder: Callable[..., Path]) -> None:
     encoder = load(model_folder("BERT"), device="cpu")
     half = replace(encoder, backbone=replace(encoder.backbone, model=zoo.build("BERT").bfloat16()))
     student = Student(half)

@@ -70,7 +70,7 @@ def test_sources_of_every_kind_together(encoder: Encoder, tmp_path: Path) -> Non
     check(written(tmp_path, encoder, data, batches), encoder, batches)
 
 
-def test_the_same_row_of_two_sources_is_not_one(encoder: Encoder, tmp_path: Path) -> None:
+def test_the_same_row_of_two_sources_has_two_vectors(encoder: Encoder, tmp_path: Path) -> None:
     data = read_pairs(ROWS["pairs"], ROWS["triples"])
     batches = [
         TextBatch(tuple((text,) for text in source[1].texts), None, ((1, tuple(range(len(source[1].texts)))),), number)
@@ -79,7 +79,7 @@ def test_the_same_row_of_two_sources_is_not_one(encoder: Encoder, tmp_path: Path
     check(written(tmp_path, encoder, data, batches), encoder, batches)
 
 
-def test_only_texts_that_are_drawn_are_encoded_and_each_once(encoder: Encoder, tmp_path: Path) -> None:
+def test_only_sampled_texts_are_encoded_and_each_once(encoder: Encoder, tmp_path: Path) -> None:
     data = read_pairs(ROWS["groups"])
     batches = drawn(data, count=2)
     written(tmp_path, encoder, data, [*batches, *batches])
@@ -90,7 +90,7 @@ def test_only_texts_that_are_drawn_are_encoded_and_each_once(encoder: Encoder, t
     assert vectors.dtype == np.float16
 
 
-def test_part_of_a_batch_has_its_own_rows(encoder: Encoder, tmp_path: Path) -> None:
+def test_part_of_a_batch_has_its_own_vectors(encoder: Encoder, tmp_path: Path) -> None:
     from demitasse.training.batches import part_of
 
     data = read_pairs(ROWS["triples"])
@@ -99,7 +99,7 @@ def test_part_of_a_batch_has_its_own_rows(encoder: Encoder, tmp_path: Path) -> N
     np.testing.assert_array_equal(found.columns(part_of(batch, 2, 5)), found.columns(batch)[:, 2:5])
 
 
-def test_they_are_made_once(encoder: Encoder, model_folder: Callable[..., Path], tmp_path: Path) -> None:
+def test_teacher_vectors_are_computed_once(encoder: Encoder, model_folder: Callable[..., Path], tmp_path: Path) -> None:
     data = read_pairs(ROWS["pairs"])
     written(tmp_path, encoder, data, drawn(data))
     before = {path.name: (path.stat().st_ino, path.read_bytes()) for path in tmp_path.iterdir()}
@@ -116,7 +116,7 @@ def test_they_are_made_once(encoder: Encoder, model_folder: Callable[..., Path],
     assert TeacherVectors(tmp_path, "anchor").columns(drawn(data)[0]).shape == (2, 6, 24)
 
 
-def test_a_run_that_was_killed_meanwhile_makes_them_again(encoder: Encoder, tmp_path: Path) -> None:
+def test_a_killed_run_computes_them_again(encoder: Encoder, tmp_path: Path) -> None:
     data = read_pairs(ROWS["pairs"])
 
     class Killed(Exception):  # noqa: N818
@@ -136,9 +136,7 @@ def test_a_run_that_was_killed_meanwhile_makes_them_again(encoder: Encoder, tmp_
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_large_ones_stay_in_their_file(
-    held: bool, encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_files_are_mapped(held: bool, encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = read_pairs(ROWS["pairs"])
     written(tmp_path, encoder, data, drawn(data))
     size = (tmp_path / "teacher-vectors.npy").stat().st_size
@@ -157,7 +155,7 @@ def test_a_teacher_may_be_another_model(model_folder: Callable[..., Path], tmp_p
     check(found, teacher, drawn(data))
 
 
-def test_keys_tell_all_texts_apart_and_keep_their_order() -> None:
+def test_keys_are_unique_and_ordered() -> None:
     places = [(s, r, t) for s in (0, 1, 511) for r in (0, 1, (1 << 40) - 1) for t in (0, 1, (1 << 14) - 1)]
     keys = [key(*place) for place in places]
     assert keys == sorted(set(keys))

@@ -92,7 +92,7 @@ def rows(data: dt.Pairs) -> list[object]:
     return [data.sources[0][index] for index in range(len(data))]
 
 
-def test_the_folder_says_what_was_done(encoder: TorchEncoder, tmp_path: Path) -> None:
+def test_the_run_folder_describes_the_run(encoder: TorchEncoder, tmp_path: Path) -> None:
     data = triples()
     dt.train(encoder, data, dt.Espresso(8), out=tmp_path / "run", options=SMALL)
     run = json.loads((tmp_path / "run" / "run.json").read_text())
@@ -128,7 +128,7 @@ def test_the_best_on_the_dev_set_is_the_result(encoder: TorchEncoder, tmp_path: 
     assert (max(scores)[1] == 6) == (np.abs(last - best).max() < 1e-6)
 
 
-def test_patience_ends_a_run_that_gets_no_better(encoder: TorchEncoder, tmp_path: Path) -> None:
+def test_patience_ends_a_run_that_stops_improving(encoder: TorchEncoder, tmp_path: Path) -> None:
     options = dt.TrainOptions(steps=40, batch=12, rate=1e-9, dev_every=1, patience=3, dropout=False)
     dt.train(encoder, triples(), dt.Matryoshka(), out=tmp_path / "run", options=options, dev=scored())
     assert max(entry["step"] for entry in log(tmp_path / "run")) < 40
@@ -210,7 +210,7 @@ def test_back_mixes_the_tuned_weights_into_the_distilled_layers_but_not_into_the
         dt.Elastic(back=1)
 
 
-def test_the_dev_set_scores_what_is_kept_with_adapters_and_mixed_back(encoder: TorchEncoder, tmp_path: Path) -> None:
+def test_the_dev_set_scores_what_is_saved(encoder: TorchEncoder, tmp_path: Path) -> None:
     objective, options = dt.Elastic((8, 16), tune=0.3, back=0.25), replace(SMALL, lora=2)
     dev = scored()
     result = dt.train(encoder, triples(), objective, out=tmp_path / "run", options=options, dev=dev)
@@ -220,7 +220,7 @@ def test_the_dev_set_scores_what_is_kept_with_adapters_and_mixed_back(encoder: T
     assert said == pytest.approx(again, abs=1e-3)
 
 
-def test_without_exits_every_depth_has_the_models_own_readout(encoder: TorchEncoder, tmp_path: Path) -> None:
+def test_without_exits_every_depth_uses_the_models_own_readout(encoder: TorchEncoder, tmp_path: Path) -> None:
     for tune in (0, 0.5):
         objective = dt.Elastic((8, 32), tune=tune, exits=False)
         trained = dt.train(encoder, triples(), objective, out=tmp_path / str(tune), options=SMALL)
@@ -234,7 +234,7 @@ def test_another_encoder_as_teacher(encoder: TorchEncoder, model_folder: Callabl
     assert (tmp_path / "run" / "teacher-vectors.npy").is_file()
 
 
-def test_a_loss_that_is_no_number_stops_the_run(encoder: TorchEncoder, tmp_path: Path) -> None:
+def test_a_nan_loss_stops_the_run(encoder: TorchEncoder, tmp_path: Path) -> None:
     options = replace(SMALL, steps=30, rate=1e30, clip=1e30, warmup=0, save_every=1)
     with pytest.raises(dt.TrainingError, match=r"became (nan|inf) at step \d+ \(rows \d+, .* of source 0\)"):
         dt.train(encoder, triples(), dt.Matryoshka(), out=tmp_path / "run", options=options)
@@ -245,7 +245,7 @@ def test_a_loss_that_is_no_number_stops_the_run(encoder: TorchEncoder, tmp_path:
     [(dt.Espresso(8), "adamw"), (dt.Elastic((8, 32)), "adamw"), (dt.Elastic((8, 32)), "muon")],
     ids=["Espresso", "Elastic", "Elastic-Muon"],
 )
-def test_a_run_that_was_stopped_goes_on_to_the_very_same_weights(
+def test_a_resumed_run_ends_with_identical_weights(
     encoder: TorchEncoder, objective: object, optimizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = replace(SMALL, steps=8, save_every=3, optimizer=optimizer)
@@ -308,7 +308,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
-def test_killed_and_resumed_is_the_same_run(files: tuple[str, str], tmp_path: Path) -> None:
+def test_a_killed_run_resumes_to_identical_weights(files: tuple[str, str], tmp_path: Path) -> None:
     more = ["--steps", "20", "--save-every", "10"]
     subprocess.run([sys.executable, *command(files, tmp_path / "whole", *more)], env=environment(), check=True)
     # Two steps after the checkpoint of step 10 it says so and goes no further, however long that takes.
@@ -329,7 +329,7 @@ def test_killed_and_resumed_is_the_same_run(files: tuple[str, str], tmp_path: Pa
 
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
-def test_a_polite_stop_saves(files: tuple[str, str], sign: signal.Signals, tmp_path: Path) -> None:
+def test_a_stop_signal_saves_a_checkpoint(files: tuple[str, str], sign: signal.Signals, tmp_path: Path) -> None:
     out = tmp_path / "run"
     line = interruptible(*command(files, out, "--steps", "100000", "--save-every", "99999")[2:])
     process = subprocess.Popen(line, env=environment(), stderr=subprocess.PIPE, text=True)
@@ -380,7 +380,7 @@ def test_torchrun_trains(files: tuple[str, str], tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run" / "run.json").read_text())["processes"] == 2
 
 
-def test_trackers_hear_of_the_loss(encoder: TorchEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trackers_get_the_loss(encoder: TorchEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from accelerate import tracking
 
     heard: list[object] = []
