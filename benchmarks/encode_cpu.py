@@ -1,12 +1,12 @@
-"""Texts a second, latency, start-up, memory and quality on a CPU: demitasse beside its peers, interleaved in one run.
+"""Texts per second, latency, start-up, memory and quality on a CPU: demitasse beside its peers, interleaved in one run.
 
     python benchmarks/encode_cpu.py --model all-MiniLM-L6-v2 --elastic built-in --sts STS_FOLDER \\
         --passages corpus.jsonl.gz --json benchmarks/results/encode-cpu.json
 
 MODEL is the sentence-transformers folder that the peers run, ELASTIC the same model with exits
 (research/built_in.py), from which the fp32 blocks are exported; int8 is the built-in model. Every method encodes the
-same 2,000 STS sentences and 500 passages, in turns. demitasse is loaded anew for every turn, so that it meets every
-word for the first time, as in real work. Quality is the mean Spearman x100 on the seven STS tests, from the grids in
+same 2,000 STS sentences and 500 passages, in turns. demitasse is loaded afresh for every turn, so that it sees every
+word for the first time, as in real use. Quality is the mean Spearman x100 on the seven STS tests, from the grids in
 research/results/ (research/sts_grid.py).
 """
 
@@ -35,7 +35,7 @@ from sts_grid import TEST, read_task, spearman
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (6, 3, 1, 0)
-# Whose STS grid is in research/results/.
+# The STS grid of each method, in research/results/.
 GRIDS = {
     "demitasse int8": "sts-built-in-int8",
     "demitasse fp32": "sts-built-in",
@@ -62,7 +62,7 @@ print(json.dumps([first, int(peak.split()[1]) / 1024]))
 
 
 def methods(model: str, fp32: Path, states: Path, static: Path) -> dict[tuple[str, int], str]:
-    """What makes each method, as code that a fresh process can run, too."""
+    """Each method as code that creates it, so that a fresh process can run it too."""
     table = {}
     for layers in LAYERS:
         table["demitasse int8", layers] = (
@@ -102,7 +102,7 @@ def measure(table: dict[tuple[str, int], str], sentences: list[str], passages: l
     for turn in range(ROUNDS):
         for key, code in table.items():
             encode = made(code) if key[0].startswith("demitasse") else kept[key]
-            encode(others[:200])  # opens what is opened late
+            encode(others[:200])  # loads what is loaded on first use
             times[key]["sentences"].append(len(sentences) / seconds(encode, sentences))
             single = sentences[turn * SINGLE // ROUNDS :][: SINGLE // ROUNDS]
             times[key]["single"] += [seconds(encode, [text]) for text in single]

@@ -1,13 +1,13 @@
-"""Texts a second on a GPU: sentence-transformers, a plain loop and demitasse, interleaved in one run.
+"""Texts per second on a GPU: sentence-transformers, a plain loop and demitasse, interleaved in one run.
 
     python benchmarks/encode_gpu.py MODEL --sentences sentences.txt --passages passages.jsonl --json results.json
 
-MODEL is a sentence-transformers folder. SENTENCES has a text a line, PASSAGES a JSON object with `text` (and `title`).
-Every method encodes the second half of the texts at 6, 3, 1 and 0 layers, in the same number format, and gives float32
-rows on the host. demitasse remembers words, so it is loaded anew for every turn and encodes the texts twice: once after
-the first half only ("new texts": early in a job), then again (late in a large job, when most words have been met; and
-what the other methods do in every round). sentence-transformers runs at the best of
-its batch sizes. The plain loop is what one would write by hand: one call of the tokenizers library, length-sorted
+MODEL is a sentence-transformers folder. SENTENCES has one text per line, PASSAGES one JSON object per line, with
+`text` (and `title`). Every method encodes the second half of the texts at 6, 3, 1 and 0 layers, in the same number
+format, and gives float32 vectors on the host. demitasse remembers words, so it is loaded afresh for every turn and
+encodes the texts twice: once after the first half only ("new texts": early in a job), then again (late in a large job,
+when most words have been seen; and what the other methods do in every round). sentence-transformers runs at the best
+of its batch sizes. The plain loop is what one would write by hand: one call of the tokenizers library, length-sorted
 batches of 131,072 tokens, no waiting between batches.
 """
 
@@ -79,7 +79,7 @@ def plain_loop(model: SentenceTransformer, texts: list[str]) -> np.ndarray:
 
 
 def measure(model: str, texts: list[str], dtype: str) -> dict[str, dict[str, float]]:
-    """Texts a second of every method at every depth: the median of rounds in which all take turns."""
+    """Texts per second of every method at every depth: the median of rounds in which all take turns."""
     half = len(texts) // 2
     before, timed = texts[:half], texts[half:]
     results: dict[str, dict[str, float]] = {}

@@ -1,11 +1,11 @@
-"""What `demitasse plan` promises, measured again by other code: every answer, exported and run in processes of its own.
+"""What `demitasse plan` promises, measured again by other code: every answer, exported and run in separate processes.
 
     python benchmarks/plan_check.py --json benchmarks/results/plan-check.json
 
 The built-in model is measured, three budgets are planned and exported, and each exported model is then loaded in fresh
 processes that take turns. They time single texts and batches with a plain loop, score the sample with a few lines of
-numpy, and weigh what lies on the disk. A time holds if it differs by no more than the noise of both measurements;
-quality may differ by 0.05, since other batches round other numbers.
+numpy, and add up the sizes of the files. A time holds if it differs by no more than the noise of both
+measurements; quality may differ by 0.05, since different batches round differently.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def once(model: str, kind: str, seed: int) -> dict[str, float]:
     alone = [*{text: None for row in pairs for text in (row["a"], row["b"])}, *(row["query"] for row in questions)]
     for _ in range(5):  # a process that has run for a while …
         dt.load(model).encode([*alone, *corpus], progress=False)
-    encoder = dt.load(model)  # … and a model that has met no word yet
+    encoder = dt.load(model)  # … and a model that has seen no word yet
     drawn = random.Random(seed).sample(alone, SINGLES)
     for text in corpus[:10]:
         encoder.encode([text])

@@ -31,7 +31,7 @@ texts = json.load(open(sys.argv[1]))
 for line in sys.stdin:
     layers, single = json.loads(line)
     encoder = dt.load().cut(layers=layers)
-    encoder.encode(texts[:100], progress=False)  # opens what is opened late
+    encoder.encode(texts[:100], progress=False)  # loads what is loaded on first use
     begun = time.perf_counter()
     if single:
         for text in texts[:single]:

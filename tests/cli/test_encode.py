@@ -120,6 +120,7 @@ def test_nothing_to_encode_is_an_error(run: RunCommand, model: Path) -> None:
     assert "give texts as arguments" in ran.err
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_no_half_file(stop: signal.Signals, model: Path, tmp_path: Path) -> None:
     """An endless stream, stopped once the first vectors are on disk."""

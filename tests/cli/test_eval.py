@@ -212,6 +212,7 @@ numpy.save = save
 """
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_nothing_half_written(stop: signal.Signals, tmp_path: Path) -> None:
     """Stopped while the second shard of the cache is being written; only the first is left."""

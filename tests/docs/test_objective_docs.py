@@ -184,6 +184,7 @@ def recipe(*arguments: object, **variables: str) -> subprocess.CompletedProcess[
     return subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.posix
 def test_the_recipe_can_be_read() -> None:
     assert recipe("-n", RECIPE).returncode == 0
     alone = recipe(RECIPE)
@@ -191,6 +192,7 @@ def test_the_recipe_can_be_read() -> None:
     assert alone.stderr.startswith("usage: ")
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize(
     ("rows", "nproc", "expected"), [(40, "1", 1.0), (512 * 800, "1", 0.25), (512 * 4 * 400, "4", 0.5)]
 )
@@ -215,6 +217,7 @@ def test_the_recipe_says_what_the_readme_of_ese_says(rows: int, nproc: str, expe
     assert choice(value["--loss"], LOSSES, "loss") == loss
 
 
+@pytest.mark.posix
 def test_the_recipe_runs(model_folder: Callable[..., Path], tmp_path: Path) -> None:
     write_triples(tmp_path / "triples.jsonl")
     few = ("--steps", "2", "--batch", "8", "--precision", "fp32")

@@ -196,6 +196,7 @@ def test_broken_folders_are_named(name: str, copy: Path) -> None:
         load(copy).encode(["a"])
 
 
+@pytest.mark.posix
 def test_a_read_only_folder_and_home_are_enough(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is cached beside the model or at home, so neither need be writable."""
     monkeypatch.setenv("HOME", "/nonexistent")

@@ -165,6 +165,7 @@ print("done")
 """
 
 
+@pytest.mark.posix
 def test_killed_at_any_point_the_target_is_absent_old_or_complete(tmp_path: Path) -> None:
     seen = set()
     for fatal in range(1, 40):

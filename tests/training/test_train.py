@@ -328,6 +328,7 @@ def test_a_killed_run_resumes_to_identical_weights(files: tuple[str, str], tmp_p
     assert all(torch.equal(whole[name], again[name]) for name in whole)
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_a_stop_signal_saves_a_checkpoint(files: tuple[str, str], sign: signal.Signals, tmp_path: Path) -> None:
     out = tmp_path / "run"
