@@ -216,7 +216,7 @@ def test_a_folder_that_does_not_add_up_is_refused(
             lines([{"a": "a cup", "b": "a mug", "score": 2}] * 3),
             "has the score 2 throughout; give pairs with",
         ),
-        (lines([{"a": "a cup", "b": "", "score": 2}]), "x.jsonl line 1: 'b' is empty; mend the row"),
+        (lines([{"a": "a cup", "b": "", "score": 2}]), "x.jsonl line 1: 'b' is empty; fix the row"),
     ],
 )
 def test_a_file_that_is_no_task_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -1,1 +1,1 @@
-"""Training data: rows read from files and lists, checked, and drawn in batches. No torch."""
+"""Training data: examples read from files and lists, checked, and sampled in batches. No torch."""

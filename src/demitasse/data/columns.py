@@ -1,4 +1,4 @@
-"""What a row means: its kind, its texts and its score, from the names of its columns."""
+"""What a row means: its kind, texts and score, worked out from its column names."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from demitasse.data.row_readers import BadRowError
 from demitasse.encoding.text_checks import checked
 
-_CLASSED = ("premise", "hypothesis")  # their label says entailed, neutral or contradicted
-# What the two texts of a row are called: ours first, then other libraries.
-_NAMES = (
+_NLI = ("premise", "hypothesis")  # their label is a class: entailment, neutral or contradiction
+# Names for the two texts of a row: ours first, then those of other libraries.
+_PAIR_COLUMNS = (
     ("anchor", "positive"),
     ("a", "b"),
     ("query", "positive"),
@@ -20,17 +20,17 @@ _NAMES = (
     ("sentence1", "sentence2"),
     ("text1", "text2"),
     ("sent0", "sent1"),
-    _CLASSED,
+    _NLI,
 )
-_NEGATIVE = re.compile(r"negatives?|negative_\d+|hard_neg")
-_SCORES = ("score", "label")
-_GROUPS = ("texts", "set")
-_PLAIN_TEXT = "text"
-PLAIN = "plain"  # the kind of a row that is one text
+_NEGATIVE_COLUMN = re.compile(r"negatives?|negative_\d+|hard_neg")
+_SCORE_COLUMNS = ("score", "label")
+_GROUP_COLUMNS = ("texts", "set")
+_TEXT_COLUMN = "text"
+PLAIN = "plain"  # the kind of a row that is a single text
 
 
 def text_key(text: str) -> str:
-    r"""What two texts have in common if they differ only in case and white space.
+    r"""A key that texts share if they differ only in case and white space.
 
     >>> text_key(" A  Cup\n") == text_key("a cup")
     True
@@ -38,73 +38,73 @@ def text_key(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def columns_of(record: Any) -> Mapping[str, Any]:
-    """A record by column: one without names is anchor, positive, and negatives or a score; a string is a text.
+def by_column(row: Any) -> Mapping[str, Any]:
+    """A row by column name: without names, it is anchor, positive, and negatives or a score; a string is a text.
 
-    >>> columns_of(("a cup", "a mug", 0.9))
+    >>> by_column(("a cup", "a mug", 0.9))
     {'anchor': 'a cup', 'positive': 'a mug', 'score': 0.9}
     """
-    if isinstance(record, Mapping):
-        return record
-    if isinstance(record, str):
-        return {_PLAIN_TEXT: record}
-    if not isinstance(record, (list, tuple)):
-        raise BadRowError(f"it is of type {type(record).__name__} where a row must be")
-    if len(record) == 3 and not isinstance(record[2], str):
-        return dict(zip(("anchor", "positive", "score"), record, strict=True))
-    return {**dict(zip(("anchor", "positive"), record, strict=False)), "negatives": record[2:]}
+    if isinstance(row, Mapping):
+        return row
+    if isinstance(row, str):
+        return {_TEXT_COLUMN: row}
+    if not isinstance(row, (list, tuple)):
+        raise BadRowError(f"it is of type {type(row).__name__}, not a row")
+    if len(row) == 3 and not isinstance(row[2], str):
+        return dict(zip(("anchor", "positive", "score"), row, strict=True))
+    return {**dict(zip(("anchor", "positive"), row, strict=False)), "negatives": row[2:]}
 
 
-def interpreted(row: Mapping[str, Any]) -> tuple[str, list[str | float]]:
-    """The kind of a row, and its texts and score."""
-    group = next((column for column in _GROUPS if column in row), None)
+def kind_and_values(row: Mapping[str, Any]) -> tuple[str, list[str | float]]:
+    """The kind of a row, and its texts, with its score last if it has one."""
+    group = next((column for column in _GROUP_COLUMNS if column in row), None)
     if group is not None:
-        different: dict[str, str] = {}
+        distinct: dict[str, str] = {}
         for text in _listed(row, group):
-            different.setdefault(text_key(text), text)
-        if len(different) < 2:
+            distinct.setdefault(text_key(text), text)
+        if len(distinct) < 2:
             raise BadRowError(f"{group!r} has fewer than 2 different texts")
-        return "groups", [*different.values()]
-    names = next((pair for pair in _NAMES if all(column in row for column in pair)), None)
-    if names is None and _PLAIN_TEXT in row:
-        return PLAIN, [_text(row[_PLAIN_TEXT], _PLAIN_TEXT)]
+        return "groups", [*distinct.values()]
+    names = next((pair for pair in _PAIR_COLUMNS if all(column in row for column in pair)), None)
+    if names is None and _TEXT_COLUMN in row:
+        return PLAIN, [_text(row[_TEXT_COLUMN], _TEXT_COLUMN)]
     if names is None:
         raise _unknown(row)
     texts: list[str | float] = [_text(row[column], column) for column in names]
-    negatives = [text for column in row if _NEGATIVE.fullmatch(str(column)) for text in _listed(row, column)]
+    negatives = [text for column in row if _NEGATIVE_COLUMN.fullmatch(str(column)) for text in _listed(row, column)]
     if negatives:
         return "triples", [*texts, *negatives]
-    score = next((column for column in _SCORES if column in row), None)
+    score = next((column for column in _SCORE_COLUMNS if column in row), None)
     if score is None:
         return "pairs", texts
-    if names == _CLASSED and score == "label":
-        cure = "keep the entailed rows only and pass columns={'premise': 'anchor', 'hypothesis': 'positive'}"
-        raise BadRowError("'label' beside 'premise' and 'hypothesis' is a class and not a score", cure)
+    if names == _NLI and score == "label":
+        cure = "keep only the entailed rows and pass columns={'premise': 'anchor', 'hypothesis': 'positive'}"
+        raise BadRowError("'label' beside 'premise' and 'hypothesis' is a class, not a score", cure)
     return "scored", [*texts, _number(row[score], score)]
 
 
 def _unknown(row: Mapping[str, Any]) -> BadRowError:
-    for first, second in _NAMES:
+    for first, second in _PAIR_COLUMNS:
         if first in row or second in row:
             return BadRowError(f"{second if first in row else first!r} is missing")
-    cure = "name them anchor and positive (and negative or score) or texts, or say which is which with columns="
+    cure = "name them anchor and positive (and negative or score) or texts, or map them with columns="
     return BadRowError(f"its columns are {', '.join(map(str, row)) or 'all empty'}", cure)
 
 
 def _listed(row: Mapping[str, Any], column: str) -> list[str]:
-    """The texts of a column that holds one or, mostly, a list of them."""
+    """The texts of a column that holds a list of them, or one if it is not a group."""
     values = row[column]
-    if isinstance(values, str) and column not in _GROUPS:
+    if isinstance(values, str) and column not in _GROUP_COLUMNS:
         values = [values]
     if not isinstance(values, (list, tuple)):
-        wanted = "a list of strings" if column in _GROUPS else "a string"
-        raise BadRowError(f"{column!r} holds something of type {type(values).__name__} where {wanted} must be")
+        wanted = "a list of strings" if column in _GROUP_COLUMNS else "a string"
+        raise BadRowError(f"{column!r} holds a value of type {type(values).__name__}, not {wanted}")
     return [_text(value, column) for value in values]
 
 
 def _text(value: Any, column: str) -> str:
     if not isinstance(value, str):
-        raise BadRowError(f"{column!r} holds something of type {type(value).__name__} where a string must be")
+        raise BadRowError(f"{column!r} holds a value of type {type(value).__name__}, not a string")
     if not value or value.isspace():
         raise BadRowError(f"{column!r} is empty")
     return next(checked([value]))
@@ -116,10 +116,10 @@ def _number(value: Any, column: str) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise BadRowError(f"{column!r} is {value!r:.40} where a finite number must be")
+        raise BadRowError(f"{column!r} is {value!r:.40}, not a finite number")
     return number
 
 
-def shown(kind: str, texts: int) -> str:
-    """The kind of a row in words."""
+def kind_in_words(kind: str, texts: int) -> str:
+    """The kind of a row with `texts` texts, for messages."""
     return f"{kind} (negatives: {texts - 2})" if kind == "triples" else kind

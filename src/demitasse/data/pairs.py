@@ -1,7 +1,7 @@
 """Training data: pairs, triples, groups, scored pairs and plain texts, read from files of any size.
 
-One pass over a source checks every row and writes it to a store that moves to disk when it grows; after that a row is
-read where it lies. So every format behaves alike, and memory does not depend on the size of the data.
+One pass over a source checks every row and writes it to a store, which moves to disk when it grows; from then on rows
+are read from the store. So every format behaves alike, and memory use does not depend on the size of the data.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from demitasse.data.columns import PLAIN, columns_of, interpreted, shown
+from demitasse.data.columns import PLAIN, by_column, kind_and_values, kind_in_words
 from demitasse.data.row_readers import BadRowError, records
 from demitasse.data.row_store import Store
 from demitasse.errors import DataError
 from demitasse.host.progress import progress_bar
 
-REMEMBERED = 100_000  # texts that `Pairs.texts` does not give again
+REMEMBERED = 100_000  # texts that `Pairs.texts` remembers, to leave out duplicates
 _TARGETS = re.compile(r"anchor|positive|negatives?|negative_\d+|texts|text|a|b|score")
 
 
 @dataclass(frozen=True)
 class Example:
-    """One row: (anchor, positive), (anchor, positive, negatives...), paraphrases, (a, b) and a score, or one text."""
+    """(anchor, positive), (anchor, positive, negatives...), paraphrases, (a, b) and a score, or one text."""
 
     texts: tuple[str, ...]
     score: float | None = None
@@ -35,23 +35,22 @@ class Example:
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """The rows of one file, list or dataset."""
+    """The examples of one file, list or dataset, one for each row."""
 
     name: str
     kind: str  # "pairs", "triples", "groups", "scored" or "plain"
-    weight: float  # how often batches are drawn from it, relative to the others
+    weight: float  # how often batches come from it, relative to the others
     skipped: int  # bad rows that were left out
-    texts_per_row: int  # of those in a batch: two are drawn from a group each time
     stored: Store
 
     @property
     def paired(self) -> bool:
-        """Whether its rows say which texts belong together: plain texts say nothing."""
+        """Whether its examples say which texts belong together; plain texts do not."""
         return self.kind != PLAIN
 
     @property
     def sha256(self) -> str:
-        """The hash of the rows as they were read; the same for the same rows in any format."""
+        """The hash of the texts and scores; the same for the same data in any format."""
         return self.stored.sha256
 
     def __len__(self) -> int:
@@ -64,7 +63,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Pairs:
-    """What `read_pairs` gives: the training data, source by source."""
+    """What `read_pairs` returns: the training data, source by source."""
 
     sources: tuple[Source, ...]
 
@@ -72,11 +71,11 @@ class Pairs:
         return sum(map(len, self.sources))
 
     def texts(self, limit: int | None = None) -> Iterator[str]:
-        """The texts of all rows in their order, at most `limit`; most of those that occur again are left out."""
+        """The texts of all examples in order, at most `limit`; most duplicates are left out."""
         return islice(self._texts(), limit)
 
     def describe(self) -> list[dict[str, Any]]:
-        """What identifies the data, source by source, for the record of a run."""
+        """The facts that identify each source, for the record of a run."""
         return [
             {
                 "name": source.name,
@@ -107,20 +106,20 @@ def read_pairs(
     weights: Sequence[float] | None = None,
     skip_bad_rows: bool = False,
 ) -> Pairs:
-    """Training data from files (.jsonl, .csv, .tsv, .parquet, with .gz too), lists of rows, or Hugging Face datasets.
+    """Read training data from files (.jsonl, .csv, .tsv, .parquet, .gz too), lists of rows, or Hugging Face datasets.
 
     The columns say what the rows of a source are: `anchor, positive`; `anchor, positive, negative`; `texts` (a list of
-    paraphrases); or `anchor, positive, score`. Names that other libraries use are understood. With `columns`, which
-    maps names in the source to these, only the columns it names are used. `weights`, one for each source, say how often
-    batches are drawn from it; else that is its number of rows. A .txt file (a text a line), a list of strings or a
-    column `text` alone are plain texts, which `Elastic` distils on.
+    paraphrases); or `anchor, positive, score`. The names that other libraries use are understood too. `columns` maps
+    names in the source to these, and then only the columns it names are used. `weights`, one per source, say how often
+    batches come from it; the default is its number of rows. A .txt file (one text per line), a list of strings or a
+    single column `text` are plain texts, which `Elastic` distils on.
 
     >>> data = read_pairs([("a cup", "a mug"), ("a bean", "a seed")])
     >>> len(data), data.sources[0].kind, data.sources[0][1].texts
     (2, 'pairs', ('a bean', 'a seed'))
     """
     if not sources:
-        raise DataError("no source was given; give at least one file, list of rows or dataset")
+        raise DataError("no training data was given; give at least one file, list of rows or dataset")
     if columns is not None:
         _check_columns(columns)
     if weights is not None:
@@ -137,70 +136,73 @@ def _check_columns(columns: Mapping[str, str]) -> None:
     for target in columns.values():
         if not isinstance(target, str) or not _TARGETS.fullmatch(target):
             allowed = "anchor, positive, negative (or negative_1, negative_2, ...), negatives, texts, a, b and score"
-            raise DataError(f"columns= maps to {target!r}; the names to map to are {allowed}")
+            raise DataError(f"columns= maps to {target!r}, which is not one of the names to map to: {allowed}")
     if len(set(columns.values())) < len(columns):
-        raise DataError(f"columns= maps two columns to one name ({dict(columns)}); map each to a name of its own")
+        raise DataError(f"columns= maps two columns to one name ({dict(columns)}); map each to its own name")
 
 
 def _check_weights(weights: Sequence[float], count: int) -> None:
     if len(weights) != count:
-        raise DataError(f"weights= has {len(weights)} numbers for {count} sources; give one for each source")
+        raise DataError(f"weights= has {len(weights)} numbers for {count} sources; give one per source")
     for weight in weights:
         if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < math.inf:
             raise DataError(f"weights= holds {weight!r}; every weight must be a finite number above 0")
 
 
 class _Reader:
-    """Reads one source: every row checked, and of the shape of the first good one."""
+    """Reads one source: every row is checked, and must be of the same shape as the first good one."""
 
     def __init__(self, name: str, columns: Mapping[str, str] | None, *, skip_bad_rows: bool) -> None:
         self._name, self._columns, self._skip = name, columns, skip_bad_rows
-        self._shape: tuple[str, int] | None = None  # kind, texts of a row in a batch
-        self._columns_found = False
+        self._shape: tuple[str, int] | None = None  # kind, texts per example in a batch
+        self._columns_seen = False
 
     def read(self, given: object, weight: float | None) -> Source:
         stored, skipped, first = Store(self._name), 0, ""
         with progress_bar(f"reading {self._name}", None) as advance:
-            for number, (place, record) in enumerate(records(given, self._name), 1):
+            for number, (location, row) in enumerate(records(given, self._name), 1):
                 try:
-                    stored.append(self._values(record))
+                    stored.append(self._values(row))
                 except BadRowError as bad:
                     if not self._skip:
-                        cure = bad.cure or "mend the row, or pass skip_bad_rows=True to leave such rows out"
-                        raise DataError(f"{self._name} {place}: {bad}; {cure}") from None
+                        cure = bad.cure or "fix the row, or pass skip_bad_rows=True to skip such rows"
+                        raise DataError(f"{self._name} {location}: {bad}; {cure}") from None
                     skipped += 1
-                    first = first or f"{place}: {bad}; {bad.cure or 'mend it'}"
+                    first = first or f"{location}: {bad}; {bad.cure or 'fix it'}"
                 if number % 1024 == 0:
                     advance(1024)
         if self._shape is None:
-            found = f"no good row among {skipped}: {first}" if skipped else "no rows; give a source with at least one"
-            raise DataError(f"{self._name} has {found}")
-        kind, texts = self._shape
-        return Source(self._name, kind, float(len(stored) if weight is None else weight), skipped, texts, stored)
+            if skipped:
+                raise DataError(f"{self._name} has no good row among {skipped}; the first problem is {first}")
+            raise DataError(f"{self._name} has no rows; give a source with at least one")
+        kind, _ = self._shape
+        return Source(self._name, kind, float(len(stored) if weight is None else weight), skipped, stored)
 
-    def _values(self, record: Any) -> list[str | float]:
+    def _values(self, row: Any) -> list[str | float]:
         """The texts of a row, and the score if it has one."""
-        if isinstance(record, BadRowError):
-            raise record
-        given = columns_of(record)
-        row = {column: value for column, value in given.items() if value is not None}
+        if isinstance(row, BadRowError):
+            raise row
+        named = by_column(row)
+        filled = {column: value for column, value in named.items() if value is not None}
         if self._columns is not None:
-            row = self._renamed(row, given)
-        kind, values = interpreted(row)
+            filled = self._renamed(filled, named)
+        kind, values = kind_and_values(filled)
         shape = (kind, 2 if kind in ("groups", "scored") else len(values))
         if self._shape is None:
             self._shape = shape
         if shape != self._shape:
-            raise BadRowError(f"it is of kind {shown(*shape)} and the first row is of kind {shown(*self._shape)}")
+            expected = kind_in_words(*self._shape)
+            raise BadRowError(f"it is of kind {kind_in_words(*shape)} but the first row is of kind {expected}")
         return values
 
-    def _renamed(self, row: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+    def _renamed(self, filled: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+        """The columns that `columns=` names, by the names it maps them to; `filled` is `row` without its Nones."""
         columns = self._columns or {}
-        absent = next((column for column in columns if column not in row), None)
-        if absent is not None and absent not in record and not self._columns_found:
-            there = ", ".join(map(str, record))
-            raise DataError(f"{self._name} has no column {absent!r}, which columns= names; it has {there}")
-        self._columns_found = True  # from here on a column that is not there is the mistake of one row
-        if absent is not None:
-            raise BadRowError(f"{absent!r} is missing")
-        return {target: row[column] for column, target in columns.items()}
+        missing = next((column for column in columns if column not in filled), None)
+        if missing is not None and missing not in row and not self._columns_seen:
+            existing = ", ".join(map(str, row))
+            raise DataError(f"{self._name} has no column {missing!r}, which columns= names; it has {existing}")
+        self._columns_seen = True  # from here on a missing column is the mistake of one row
+        if missing is not None:
+            raise BadRowError(f"{missing!r} is missing")
+        return {target: filled[column] for column, target in columns.items()}

@@ -152,7 +152,7 @@ def _by_id(folder: Path, name: str) -> dict[str, Mapping[str, Any]]:
     found: dict[str, Mapping[str, Any]] = {}
     for place, row in records(path, path.name):
         if isinstance(row, BadRowError):
-            raise DataError(f"{path} {place}: {row}; mend the row")
+            raise DataError(f"{path} {place}: {row}; fix the row")
         if not isinstance(row, Mapping) or "_id" not in row or not isinstance(row.get("text"), str):
             raise DataError(f"{path} {place} has no '_id' or no string as 'text'; give every row both")
         if str(row["_id"]) in found:
