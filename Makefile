@@ -44,9 +44,10 @@ fix: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The documentation, in site/. Sources are read and not imported, so this needs nothing of what the tests need.
+# The documentation, in site/. Sources are read and not imported, so this needs nothing of what the tests need. No
+# --quiet: it hides warnings from --strict, which then fails on nothing.
 docs: $(VENV)/docs-installed
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open site/index.html, or run $(BIN)/mkdocs serve"
 
 $(VENV)/docs-installed: pyproject.toml constraints.txt

@@ -39,12 +39,21 @@ def test_nothing_is_fetched_from_elsewhere_and_a_broken_link_fails() -> None:
     assert "extra_javascript" not in CONFIG
 
 
+def anchors(page: Path) -> set[str]:
+    """What can be linked to on a page: its headings, and the names that its reference shows."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    slugs = {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in headings}
+    return slugs | set(re.findall(r"^::: (\S+)$", text, flags=re.MULTILINE))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
-def test_links_lead_to_files_of_the_site(page: Path) -> None:
-    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")):
-        file = (page.parent / target).resolve()
+def test_links_lead_to_places_in_the_site(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)", page.read_text(encoding="utf-8")):
+        file = (page.parent / target).resolve() if target else page
         assert file.is_file(), target
         assert file.is_relative_to(DOCS), f"{target}: write the path of what is outside docs/ in code font"
+        assert not anchor or anchor in anchors(file), f"{target}#{anchor}"
 
 
 def test_every_public_name_is_in_the_reference_once() -> None:
@@ -62,8 +71,8 @@ def test_contributing_names_files_that_exist() -> None:
 
 
 @pytest.mark.skipif(find_spec("mkdocs") is None, reason="make docs installs mkdocs")
-def test_the_site_builds(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+def test_the_site_builds_and_fetches_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     for page in tmp_path.rglob("*.html"):
