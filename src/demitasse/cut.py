@@ -1,4 +1,4 @@
-"""`Cut`: how much of an encoder to run and keep, written `6x128` everywhere."""
+"""`Cut`: how many layers of an encoder to run and how many dims to keep, written `6x128` everywhere."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Cut:
 
     @classmethod
     def parse(cls, text: str) -> Cut:
-        """The cut that `text` writes, such as `6x128`."""
-        found = _WRITTEN.fullmatch(text) if isinstance(text, str) else None
-        if found is None:
+        """The cut that `text` says, such as `6x128`."""
+        match = _WRITTEN.fullmatch(text) if isinstance(text, str) else None
+        if match is None:
             raise CutError(f"cannot read {text!r} as a cut; write layers x dims, such as '6x128'")
-        return cls(int(found[1]), int(found[2]))
+        return cls(int(match[1]), int(match[2]))
 
     def fits(self, full: Cut) -> bool:
         """Whether an encoder of size `full` can give this cut: it is neither deeper nor wider.
@@ -82,7 +82,7 @@ def grid(layers: Iterable[int], dims: Iterable[int]) -> list[Cut]:
 
 
 def usual_dims(dims: int) -> list[int]:
-    """The widths worth offering: powers of two from 32, and all of them.
+    """The numbers of dims worth offering: powers of two from 32, and all of them.
 
     >>> usual_dims(384)
     [32, 64, 128, 256, 384]

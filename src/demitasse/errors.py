@@ -3,12 +3,12 @@
     DemitasseError
     ├── CutError      (ValueError)   a cut that cannot be read or does not fit the encoder
     ├── BackboneError (ValueError)   a model that cannot be cut, such as one that shares its layers
-    ├── FolderError   (ValueError)   a model folder that is missing, broken, foreign or not writable
+    ├── FolderError   (ValueError)   a model folder that is missing, broken, not ours or not writable
     ├── DataError     (ValueError)   texts, prompts or sentences that cannot be used
-    │   └── NothingFits              a budget that nothing measured keeps (planning.budget)
+    │   └── NothingFits              a budget that nothing measured fits (planning.budget)
     ├── DeviceError   (ValueError)   a device or number format this machine does not have
-    ├── TrainingError (RuntimeError) training that went wrong, such as a loss that is no number
-    ├── TrainingStopped (RuntimeError) training that was asked to stop, and saved where it was
+    ├── TrainingError (RuntimeError) training that went wrong, such as a NaN loss
+    ├── TrainingStopped (RuntimeError) training that was asked to stop, and saved its state
     └── MissingExtra  (ImportError)  an optional part that is not installed
 
 Each message is one sentence: what was given, what is allowed, what to do. Each class is also the ordinary
@@ -19,11 +19,11 @@ from __future__ import annotations
 
 
 class DemitasseError(Exception):
-    """The root of the tree: catch this to catch all of them."""
+    """The base class: catch this to catch all of them."""
 
 
 def reason(problem: Exception) -> str:
-    """The first line of what another library raised, short enough to stand inside a sentence of ours."""
+    """The first line of an error from another library, short enough to go inside one of our sentences."""
     return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
 
 
@@ -44,19 +44,19 @@ class DataError(DemitasseError, ValueError):
 
 
 class TrainingError(DemitasseError, RuntimeError):
-    """Training that went wrong, with the step and the rows."""
+    """Training that went wrong, with the step and the examples."""
 
 
-class TrainingStopped(DemitasseError, RuntimeError):  # noqa: N818 - not an error: somebody asked for it
-    """Training that was asked to stop, and saved where it was."""
+class TrainingStopped(DemitasseError, RuntimeError):  # noqa: N818 - not an error: the user asked for it
+    """Training that was asked to stop, and saved its state."""
 
 
 class DeviceError(DemitasseError, ValueError):
     """A device or number format that this machine does not offer."""
 
 
-class MissingExtra(DemitasseError, ImportError):  # noqa: N818 - it names what is missing, as the cure does
-    """An optional part that is not installed; the message is the line to type."""
+class MissingExtra(DemitasseError, ImportError):  # noqa: N818 - it names what is missing
+    """An optional part that is not installed; the message has the line to type."""
 
     def __init__(self, feature: str, package: str, extra: str) -> None:
         super().__init__(f"{feature} needs {package}; pip install 'demitasse[{extra}]'")

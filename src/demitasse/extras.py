@@ -6,7 +6,7 @@ import importlib.util
 
 from demitasse.errors import MissingExtra
 
-# The packages that a part needs, each with the extra that installs it.
+# The packages that each part needs, with the extra that installs them.
 NONE: dict[str, str] = {}
 TRAIN = {"torch": "train", "transformers": "train", "safetensors": "train", "accelerate": "train"}
 EXPORT = {"torch": "train", "transformers": "train", "safetensors": "train", "onnx": "export", "onnxscript": "export"}
@@ -14,7 +14,7 @@ MTEB = {"mteb": "mteb"}
 
 
 def need(feature: str, packages: dict[str, str]) -> None:
-    """Refuse `feature` with the line to type, unless all of `packages` (each with its extra) are installed."""
+    """Refuse `feature` with the line to type unless all of `packages` (each with its extra) are installed."""
     for package, extra in packages.items():
         if not _installed(package):
             raise MissingExtra(feature, package, extra)

@@ -96,7 +96,7 @@ def test_a_truncated_model_is_read_back_the_same(name: str, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"num_hidden_layers": 3, "num_hidden_groups": 1}, "keeps no list of 3 layers"),
+        ({"num_hidden_layers": 3, "num_hidden_groups": 1}, "has no list of 3 layers"),
         (
             {"num_hidden_layers": 2, "num_hidden_groups": 1, "inner_group_num": 2},
             "does not run each of its 2 layers once",
@@ -123,7 +123,7 @@ def test_a_model_that_changes_its_output_after_the_layers_is_refused() -> None:
             output.last_hidden_state = output.last_hidden_state * 2
             return output
 
-    with pytest.raises(BackboneError, match="Odd truncated at 0 layers gives other states"):
+    with pytest.raises(BackboneError, match="Odd truncated at 0 layers gives different states"):
         find_backbone(Odd(tf.BertConfig(**zoo._ENCODER)))
 
 

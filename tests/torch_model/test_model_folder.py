@@ -166,7 +166,7 @@ def test_a_copy_that_differs_is_never_put_in_place(
 
     turned = replace(encoder, head=(Dense(torch.eye(32).flip(0)),))
     monkeypatch.setattr(folder, "_exit_tensors", lambda encoder: {"head.0.weight": np.eye(32, dtype=np.float32)})
-    with pytest.raises(FolderError, match=r"gives other vectors than the one in memory .*nothing was written"):
+    with pytest.raises(FolderError, match=r"gives different vectors .*nothing was written"):
         turned.save(tmp_path / "m")
     assert list(tmp_path.iterdir()) == []
 
@@ -195,7 +195,7 @@ def edit(name: str, **values: object) -> Callable[[Path], object]:
         (lambda f: (f / MANIFEST).write_text("{"), "cannot be read as JSON"),
         (lambda f: (f / MANIFEST).write_text("[]"), "has schema None"),
         (lambda f: (f / "exits.safetensors").unlink(), "exits.safetensors is missing"),
-        (lambda f: (f / "exits.safetensors").write_bytes(b"no tensors"), "is not a whole safetensors file"),
+        (lambda f: (f / "exits.safetensors").write_bytes(b"no tensors"), "is not a complete safetensors file"),
         (lambda f: (f / "model.safetensors").write_bytes(b"junk" * 99), "no model can be read from"),
         (lambda f: _halve(f / "model.safetensors"), "no model can be read from"),
         (lambda f: (f / "model.safetensors").unlink(), "no model can be read from"),
@@ -221,7 +221,7 @@ def test_modules_that_cannot_be_cut_are_refused(tmp_path: Path) -> None:
     modules = json.loads((folder / "modules.json").read_text())
     modules.append({"idx": 3, "name": "3", "path": "3_LayerNorm", "type": "sentence_transformers.models.LayerNorm"})
     (folder / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(FolderError, match=r"is made of Transformer, Pooling, Normalize, LayerNorm; only"):
+    with pytest.raises(FolderError, match=r"has Transformer, Pooling, Normalize, LayerNorm; only"):
         load(folder)
 
 

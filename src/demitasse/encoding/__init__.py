@@ -1,1 +1,1 @@
-"""From texts to vectors, at any cut: reading, tokens, blocks on onnxruntime, exits, `load`. No torch."""
+"""From texts to vectors at any cut: tokenizing, blocks on onnxruntime, exits, `load`. No torch."""

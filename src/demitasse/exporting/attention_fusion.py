@@ -1,7 +1,7 @@
-"""Fewer operators for the same function: attention that takes its heads apart by itself.
+"""Fewer operators for the same function: attention that splits its heads by itself.
 
 torch writes attention as: reshape to heads, transpose, Attention, transpose back, reshape. The operator does all of
-that when it is told the number of heads, which spares eight operators and four copies a layer.
+that if it knows the number of heads, which saves eight operators and four copies per layer.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ _HEADS_FIRST = [0, 2, 1, 3]
 
 
 def fuse_attention(model: onnx.ModelProto) -> int:
-    """Rewrite every attention of `model` whose heads are only taken apart and put together; how many there were."""
+    """Rewrite every attention of `model` whose heads are only split and merged; returns how many there were."""
     graph = model.graph
     makers = {name: node for node in graph.node for name in node.output}
     readers = readers_of(graph)
     shapes = {value.name: [axis.dim_value for axis in value.type.tensor_type.shape.dim] for value in graph.value_info}
     fused = 0
     for node in [node for node in graph.node if node.op_type == "Attention" and node.domain == ""]:
-        split = [_taken_apart(makers.get(name), makers) for name in node.input[:3]]
-        joined = _put_together(node.output[0], readers)
+        split = [_split_heads(makers.get(name), makers) for name in node.input[:3]]
+        merged = _merged_heads(node.output[0], readers)
         heads = [shapes.get(reshape.output[0], []) for reshape in split if reshape is not None]
-        if joined is None or len(heads) < 3 or any(len(shape) != 4 or not shape[2] for shape in heads):
+        if merged is None or len(heads) < 3 or any(len(shape) != 4 or not shape[2] for shape in heads):
             continue
-        for place, reshape in enumerate(split):
+        for index, reshape in enumerate(split):
             assert reshape is not None
-            node.input[place] = reshape.input[0]
-        node.output[0] = joined.output[0]
-        joined.output[0] = f"{joined.output[0]}.unused"
+            node.input[index] = reshape.input[0]
+        node.output[0] = merged.output[0]
+        merged.output[0] = f"{merged.output[0]}.unused"
         node.attribute.append(onnx.helper.make_attribute("q_num_heads", heads[0][2]))
         node.attribute.append(onnx.helper.make_attribute("kv_num_heads", heads[1][2]))
         fused += 1
@@ -58,16 +58,16 @@ def drop_unneeded(graph: onnx.GraphProto) -> None:
         graph.initializer.remove(tensor)
 
 
-def _taken_apart(node: onnx.NodeProto | None, makers: dict[str, onnx.NodeProto]) -> onnx.NodeProto | None:
-    """The `Reshape` to heads, if `node` is the `Transpose` after one."""
+def _split_heads(node: onnx.NodeProto | None, makers: dict[str, onnx.NodeProto]) -> onnx.NodeProto | None:
+    """The `Reshape` that splits the heads, if `node` is the `Transpose` after one."""
     if node is None or not _puts_heads_first(node):
         return None
     before = makers.get(node.input[0])
     return before if before is not None and before.op_type == "Reshape" else None
 
 
-def _put_together(name: str, readers: dict[str, list[onnx.NodeProto]]) -> onnx.NodeProto | None:
-    """The `Reshape` after the `Transpose` back, if nothing else becomes of `name`."""
+def _merged_heads(name: str, readers: dict[str, list[onnx.NodeProto]]) -> onnx.NodeProto | None:
+    """The `Reshape` that merges the heads, after a `Transpose`, if nothing else reads `name`."""
     after = readers.get(name, [])
     if len(after) != 1 or not _puts_heads_first(after[0]):
         return None

@@ -1,7 +1,7 @@
 """`export`: an encoder as blocks that run without torch, as one ONNX graph, or for sentence-transformers.
 
-What was written is compared with torch, on real sentences of many lengths and at every depth, before it takes the
-folder's place: beyond the bound it is refused and nothing is written.
+Before the folder appears, the export is compared with torch on real sentences of many lengths, at every depth: beyond
+the bound it is refused and nothing is written.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from demitasse.host.bundled import corpus
 from demitasse.host.progress import progress_bar
 from demitasse.torch_model.torch_encoder import TorchEncoder
 
-FP32_BOUND = 1e-4  # largest difference of any number in any vector
-INT8_BOUND = 0.98  # least mean cosine at any depth
-CHECKED = 64  # sentences of the comparison; the others give the scales of int8
+FP32_BOUND = 1e-4  # maximum difference of any number in any vector
+INT8_BOUND = 0.98  # minimum mean cosine at any depth
+CHECKED = 64  # sentences for the comparison; the others calibrate int8
 LEAST_SENTENCES = 2 * CHECKED
 
 
@@ -64,16 +64,16 @@ def export(
     sentences: Iterable[str] | None = None,
     progress: bool | None = None,
 ) -> Exported:
-    """Write `encoder` to the folder `out` in one of the formats, whole or not at all.
+    """Write `encoder` to the folder `out` in one of the formats, completely or not at all.
 
     - `blocks`, `blocks-int8`: one graph for the embeddings, each layer and each exit. `demitasse.load` opens it
       without torch, at any cut; int8 is smaller and faster.
-    - `onnx`, `onnx-int8`: one graph of this encoder's own cut, from `input_ids` and `attention_mask` to unit-length
+    - `onnx`, `onnx-int8`: one graph of this encoder's cut, from `input_ids` and `attention_mask` to unit-length
       vectors, for other programs.
     - `sentence-transformers`: what `save` writes.
 
-    `sentences`, of the kind you will encode, give the scales of int8 and the comparison with torch; without them,
-    sentences that come with demitasse do.
+    `sentences`, of the kind you will encode, are used to calibrate int8 and to compare with torch; without them, the
+    sentences that come with demitasse are.
 
     >>> export(encoder.cut(layers=1), out, format="blocks").max_difference < 1e-4
     True
@@ -90,19 +90,19 @@ def export_traced(
     sentences: Iterable[str] | None = None,
     progress: bool | None = None,
 ) -> Exported:
-    """What `export` does; `traced`, a folder of fp32 blocks of the same encoder, saves tracing it once more."""
+    """What `export` does; `traced`, a folder of fp32 blocks of the same encoder, saves tracing it again."""
     if format not in EXPORT_FORMATS:
         raise DataError(f"export format {format!r} is not known; use one of {', '.join(EXPORT_FORMATS)}")
     if not isinstance(encoder, TorchEncoder):
         raise DataError("an encoder of blocks cannot be exported again; load the model it was exported from")
     if format == "sentence-transformers":
-        encoder.save(out)  # which makes its own comparison
+        encoder.save(out)  # which does its own comparison
         depths = {encoder.full.layers: 1.0}
         return Exported(Path(out), format, encoder.full, 0.0, depths, _size(Path(out)))
     _check_tokenizer(encoder)
-    checks, scales = _split(corpus() if sentences is None else list(sentences))
+    checks, calibration = _split(corpus() if sentences is None else list(sentences))
     precision, as_blocks = "int8" if format.endswith("int8") else "fp32", format.startswith("blocks")
-    feeds = list(_unpadded(encoder, scales)) if precision == "int8" else []
+    feeds = list(_unpadded(encoder, calibration)) if precision == "int8" else []
     graphs, steps = (_blocks, 2 * len(names_at(encoder.full.layers))) if as_blocks else (_whole, 2)
     with new_folder(Path(out), MANIFEST) as aside:
         manifest = Manifest.of_export(aside, encoder, format.removesuffix("-int8"), precision)
@@ -121,7 +121,7 @@ def export_traced(
 def _blocks(
     encoder: TorchEncoder, traced: Path | None, feeds: list[Values], advance: Callable[[int], None]
 ) -> Iterator[tuple[str, onnx.ModelProto]]:
-    """Each block by name; in int8 if there are `feeds` to take its scales from."""
+    """Each block by name; in int8 if there are `feeds` to calibrate it on."""
     made: dict[str, onnx.ModelProto] = {}
     names = names_at(encoder.full.layers)
     for name, graph in block_graphs(encoder) if traced is None else _read_graphs(traced, names):
@@ -129,7 +129,7 @@ def _blocks(
         advance(1)
     for name in names:
         graph = made.pop(name)
-        if not feeds or name.startswith("exit"):  # exits stay as they are: they are small, and come last
+        if not feeds or name.startswith("exit"):  # exits stay in fp32: they are small, and come last
             yield name, graph
             continue
         yield name, quantized(graph, feeds)
@@ -145,7 +145,7 @@ def _read_graphs(folder: Path, names: Iterable[str]) -> Iterator[tuple[str, onnx
 def _whole(
     encoder: TorchEncoder, _: Path | None, feeds: list[Values], advance: Callable[[int], None]
 ) -> Iterator[tuple[str, onnx.ModelProto]]:
-    """The one graph; in int8 if there are `feeds` to take its scales from."""
+    """The one graph; in int8 if there are `feeds` to calibrate it on."""
     graph = whole_graph(encoder)
     advance(1)
     yield "model", quantized(graph, feeds) if feeds else graph
@@ -156,7 +156,7 @@ def _write_graph(graph: onnx.ModelProto, path: Path, name: str) -> None:
     graph.producer_name, graph.producer_version = "demitasse", __version__
     del graph.graph.value_info[:]
     for node in graph.graph.node:
-        del node.metadata_props[:]  # where in the Python source a node comes from
+        del node.metadata_props[:]  # the lines of Python source it comes from
         node.doc_string = ""
     try:
         onnx.checker.check_model(graph)
@@ -168,7 +168,7 @@ def _write_graph(graph: onnx.ModelProto, path: Path, name: str) -> None:
 
 
 def _write_tokenizer(encoder: TorchEncoder, folder: Path) -> None:
-    # With the limit inside, so that whoever opens it cuts off where this encoder does.
+    # With truncation enabled, so that any program that opens it truncates where this encoder does.
     tokenizer = copy.deepcopy(encoder.reader.source.backend_tokenizer)
     tokenizer.no_padding()
     tokenizer.enable_truncation(encoder.reader.max_tokens, direction=encoder.reader.source.truncation_side)
@@ -184,14 +184,14 @@ def _check_tokenizer(encoder: TorchEncoder) -> None:
 
 
 def _split(sentences: list[str]) -> tuple[list[str], list[str]]:
-    """Sentences to compare on, and sentences to take scales from; some of both also joined into longer texts."""
+    """Sentences to compare on and sentences to calibrate on; some of both also joined into longer texts."""
     if len(sentences) < LEAST_SENTENCES:
         raise DataError(f"{len(sentences)} sentences are too few to check an export; give at least {LEAST_SENTENCES}")
     every = max(2, len(sentences) // CHECKED)
     checks = sentences[::every][:CHECKED]
-    kept = set(checks)
-    scales = [sentence for sentence in sentences if sentence not in kept]
-    return [*checks, "", *_joined(checks)], [*scales, *_joined(scales)]
+    compared = set(checks)
+    calibration = [sentence for sentence in sentences if sentence not in compared]
+    return [*checks, "", *_joined(checks)], [*calibration, *_joined(calibration)]
 
 
 def _joined(sentences: Sequence[str]) -> Iterator[str]:
@@ -202,10 +202,10 @@ def _joined(sentences: Sequence[str]) -> Iterator[str]:
 
 
 def _unpadded(encoder: TorchEncoder, texts: Sequence[str]) -> Iterator[Values]:
-    """Batches of texts of exactly as many tokens: padding would widen the scales for nothing."""
-    rows = encoder.reader.read(texts)
-    for length in np.unique(rows.lengths):
-        batch = encoder.reader.padded(rows, np.flatnonzero(rows.lengths == length)[:64].tolist())
+    """Batches of texts with the same number of tokens: padding would widen the scales for nothing."""
+    packed = encoder.reader.read(texts)
+    for length in np.unique(packed.lengths):
+        batch = encoder.reader.padded(packed, np.flatnonzero(packed.lengths == length)[:64].tolist())
         yield {"input_ids": batch.ids, "attention_mask": batch.mask}
 
 
@@ -215,11 +215,11 @@ def _blocks_vectors(encoder: TorchEncoder, manifest: Manifest, texts: Sequence[s
 
 
 def _whole_vectors(encoder: TorchEncoder, folder: Path, texts: Sequence[str]) -> dict[Cut, Vectors]:
-    rows = encoder.reader.read(texts, encoder.reader.prompt(None))
-    vectors = np.empty((len(rows), encoder.dims), np.float32)
-    order = sorted(range(len(rows)), key=lambda index: int(rows.lengths[index]))
+    packed = encoder.reader.read(texts, encoder.reader.prompt(None))
+    vectors = np.empty((len(packed), encoder.dims), np.float32)
+    order = sorted(range(len(packed)), key=lambda index: int(packed.lengths[index]))
     batches = [order[start : start + 8] for start in range(0, len(order), 8)]
-    padded = [encoder.reader.padded(rows, batch) for batch in batches]
+    padded = [encoder.reader.padded(packed, batch) for batch in batches]
     feeds = [{"input_ids": batch.ids, "attention_mask": batch.mask} for batch in padded]
     for batch, values in zip(batches, run_model(onnx.load(folder / "model.onnx"), feeds), strict=True):
         vectors[batch] = values["sentence_embedding"]
@@ -236,13 +236,13 @@ def _compared(
     if precision == "fp32" and not difference <= FP32_BOUND:
         raise FolderError(
             f"the exported {encoder.architecture} differs from torch by {difference:.1e} (at most {FP32_BOUND:.0e} is "
-            "allowed), so nothing was written; this architecture does more between its layers than hand states on"
+            "allowed), so nothing was written; this architecture does more between its layers than pass states on"
         )
     depth, worst = min(cosines.items(), key=lambda item: item[1])
     if not worst >= INT8_BOUND:
         raise FolderError(
             f"in int8 the {encoder.architecture} has a mean cosine of {worst:.4f} to torch at depth {depth} (at least "
-            f"{INT8_BOUND} is needed), so nothing was written; export it in fp32, or give sentences of its own kind"
+            f"{INT8_BOUND} is needed), so nothing was written; export it in fp32, or give sentences like those it will encode"
         )
     return difference, cosines
 

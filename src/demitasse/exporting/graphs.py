@@ -1,10 +1,9 @@
 """An encoder as ONNX graphs: blocks (embeddings, each layer, each exit), or one graph of one cut.
 
-Blocks hand values to one another by name. The embeddings block puts out `hidden` and whatever else the layers are
-given (`given_0`, `given_1`, …: the attention mask, rotary angles, a position bias); a layer block takes `hidden` and
-those of them that it uses, and puts out `next_hidden`; an exit block takes `hidden`, and of `attention_mask` and
-`pooled_mask` (the real tokens, less the prompt's where the pooling leaves them out) what it uses, and puts out
-`embedding`.
+Blocks pass values to one another by name. The embeddings block outputs `hidden` and whatever else the layers are given
+(`given_0`, `given_1`, …: the attention mask, rotary angles, a position bias). A layer block takes `hidden` and those of
+them that it uses, and outputs `next_hidden`. An exit block takes `hidden`, and `attention_mask` and `pooled_mask` (the
+real tokens, less the prompt's where pooling leaves them out) if it uses them, and outputs `embedding`.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from demitasse.torch_model.torch_encoder import TorchEncoder
 from demitasse.torch_model.torch_pooling import pool, pool_over
 
 OPSET = 23  # the first with one operator for attention
-_SIZES = ((2, 7), (3, 11))  # batch and tokens of two samples: all different, so that a shape tells its axes apart
+_SIZES = ((2, 7), (3, 11))  # texts and tokens of two samples: all different, so that a shape identifies its axes
 Values = dict[str, Tensor]
 
 
 def block_graphs(encoder: TorchEncoder) -> Iterator[tuple[str, onnx.ModelProto]]:
-    """The blocks of `encoder` by name, each as soon as it is made: `layer_1` …, `exit_0` …, `embeddings`."""
+    """The blocks of `encoder` by name, each as soon as it is traced: `layer_1` …, `exit_0` …, `embeddings`."""
     model = _fp32_copy(encoder)
     layers = model.get_submodule(encoder.backbone.layers_name)
     assert isinstance(layers, nn.ModuleList)
@@ -70,7 +69,7 @@ def block_graphs(encoder: TorchEncoder) -> Iterator[tuple[str, onnx.ModelProto]]
 
 
 def whole_graph(encoder: TorchEncoder) -> onnx.ModelProto:
-    """One graph of `encoder` at its own cut: `input_ids`, `attention_mask` to `sentence_embedding`, of unit length."""
+    """One graph of `encoder` at its cut: `input_ids`, `attention_mask` to `sentence_embedding`, of unit length."""
     whole = _Whole(_fp32_copy(encoder), encoder.pooling, encoder.readout(encoder.full.layers), encoder.dims)
     graph = _exported(f"the {encoder.architecture}", whole, [_sample(*sizes) for sizes in _SIZES])
     _name_outputs(graph, ["sentence_embedding"])
@@ -100,14 +99,14 @@ class _Call:
 
 
 class _Calls:
-    """How the model calls its layers, noted during a pass: kept apart from any module, whose state torch guards."""
+    """How the model calls its layers, recorded during a pass; not part of any module, whose state torch guards."""
 
     def __init__(self) -> None:
         self.of_layer: list[_Call] = []
         self.hidden: list[Tensor] = []
         self.given: list[Tensor] = []  # every other tensor, once
 
-    def note(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def record(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A forward pre-hook."""
         hidden = layer_input(args, kwargs)
         self.hidden.append(hidden)
@@ -129,24 +128,24 @@ class _Calls:
 class _Opening(nn.Module):
     """Everything before the layers: `hidden`, and each other tensor that some layer is given, once.
 
-    The layers run too, since some models ask them for things; nothing that is put out depends on what they compute,
-    so their work is not part of the exported graph.
+    The layers run too, since some models read attributes from them; no output depends on what they compute, so their
+    work is not part of the exported graph.
     """
 
     def __init__(self, model: nn.Module, layers: nn.ModuleList) -> None:
         super().__init__()
         self.model = model
-        self._layers = tuple(layers)  # no second list of modules: they belong to `model`
+        self._layers = tuple(layers)  # a tuple, so that they are registered only once, in `model`
         self._last = [_Calls()]
 
     @property
     def calls(self) -> _Calls:
-        """What was noted during the last pass."""
+        """What was recorded during the last pass."""
         return self._last[0]
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
         calls = self._last[0] = _Calls()
-        hooks = [layer.register_forward_pre_hook(calls.note, with_kwargs=True) for layer in self._layers]
+        hooks = [layer.register_forward_pre_hook(calls.record, with_kwargs=True) for layer in self._layers]
         try:
             forward(self.model, {"input_ids": input_ids, "attention_mask": attention_mask})
         finally:
@@ -155,7 +154,7 @@ class _Opening(nn.Module):
         return (calls.hidden[0], *calls.given)
 
     def values(self, input_ids: Tensor, attention_mask: Tensor) -> Values:
-        """What it puts out, by name."""
+        """Its outputs by name."""
         with torch.no_grad():
             hidden, *given = self(input_ids, attention_mask)
         return {"hidden": hidden, **{f"given_{index}": tensor for index, tensor in enumerate(given)}}
@@ -213,7 +212,7 @@ def _only(values: Values, names: Sequence[str]) -> Values:
 
 
 def _exported(what: str, module: nn.Module, samples: Sequence[Values]) -> onnx.ModelProto:
-    """`module` as a graph whose inputs are named as in `samples`; axes that differ between the samples are free."""
+    """`module` as a graph whose inputs are named as in `samples`; axes that differ between the samples are dynamic."""
     first, second = samples
     axes = {
         name: {axis: Dim.DYNAMIC for axis, size in enumerate(tensor.shape) if second[name].shape[axis] != size}
@@ -234,7 +233,7 @@ def _exported(what: str, module: nn.Module, samples: Sequence[Values]) -> onnx.M
                 external_data=False,
                 verbose=False,
             )
-    except Exception as problem:  # torch.export raises anything, at great length
+    except Exception as problem:  # torch.export raises all kinds of errors, at great length
         raise BackboneError(
             f"{what} cannot be exported to ONNX ({reason(problem)}); use the sentence-transformers format"
         ) from problem
@@ -246,7 +245,7 @@ def _exported(what: str, module: nn.Module, samples: Sequence[Values]) -> onnx.M
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep torch's own remarks about exporting to itself."""
+    """Silence torch's warnings about exporting."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -265,7 +264,7 @@ def _name_outputs(model: onnx.ModelProto, names: Sequence[str]) -> None:
     inputs = {value.name for value in graph.input} | {value.name for value in graph.initializer}
     outputs = [output.name for output in graph.output]
     for name in set(names) - set(outputs):
-        _rename(graph, name, f"inner_{name}")  # torch has names of its own, which may be these
+        _rename(graph, name, f"inner_{name}")  # torch may already use these names
     for output, name in zip(graph.output, names, strict=True):
         if output.name in inputs or outputs.count(output.name) > 1:
             graph.node.append(onnx.helper.make_node("Identity", [output.name], [name]))
@@ -283,7 +282,7 @@ def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
 
 
 def _drop_unused_inputs(model: onnx.ModelProto) -> set[str]:
-    """Remove the inputs that no node reads; the names of those that stay."""
+    """Remove the inputs that no node reads; returns the names of the others."""
     read = {name for node in model.graph.node for name in node.input}
     for value in [value for value in model.graph.input if value.name not in read]:
         model.graph.input.remove(value)

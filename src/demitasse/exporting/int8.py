@@ -1,10 +1,10 @@
-"""Static int8: an ONNX graph with its matrix products in 8 bits, scales taken from real texts beforehand.
+"""Static int8: an ONNX graph with its matrix products in 8 bits, calibrated beforehand on real texts.
 
-Weights get a scale per output channel, activations one scale per tensor, fixed: a text's vector cannot depend on the
-texts beside it, as it does where scales are found anew for every batch. Activations of transformers have a few channels
+Weights get a scale per output channel, activations one fixed scale per tensor: a text's vector cannot depend on the
+texts beside it, as it does where scales are computed for every batch. Activations of transformers have a few channels
 far larger than the rest, which would leave the others few of the 256 steps. So channels are first divided by s and the
-weights multiplied by it (SmoothQuant), with the s that gives the least error on the sampled texts, and only where that
-pays for the extra multiplication. Tables of embeddings get a scale per row.
+weights multiplied by it (SmoothQuant), with the s that gives the smallest error on the sampled texts, and only where
+that is worth the extra multiplication. Embedding tables get a scale per row.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from demitasse.exporting.attention_fusion import drop_unneeded, readers_of
 Array = npt.NDArray[np.float32]
 
 STRENGTHS = (0.5, 0.6, 0.7, 0.8, 0.9)  # how much of the activations' spread moves into the weights
-WORTH = 0.8  # an extra multiplication must bring the error down to this share
-SAMPLE_ROWS = 512  # rows of each activation on which errors are compared
-TABLE_ROWS = 256  # tables with fewer rows stay as they are
+WORTH = 0.8  # an extra multiplication must bring the error down to this fraction
+SAMPLE_TOKENS = 512  # token states of each activation on which errors are compared
+TABLE_ROWS = 256  # tables with fewer rows stay in fp32
 _MICROSOFT = "com.microsoft"
 
 
 def quantized(model: onnx.ModelProto, feeds: Iterable[Mapping[str, npt.NDArray[np.generic]]]) -> onnx.ModelProto:
-    """`model` in int8, its activations' scales from running `feeds`, which must hold no padding."""
+    """`model` in int8, with the scales of its activations from running `feeds`, which must have no padding."""
     products = _products(model.graph)
     seen = _observed(model, sorted({product.x for product in products}), feeds)
     quantized = onnx.ModelProto()
@@ -59,7 +59,7 @@ def quantized(model: onnx.ModelProto, feeds: Iterable[Mapping[str, npt.NDArray[n
 
 @dataclass
 class _Plan:
-    """How an activation is brought to 8 bits."""
+    """How an activation is quantized."""
 
     divide_by: Array | None
     scale: np.float32
@@ -74,25 +74,25 @@ class _Product:
     y: str
     weight: Array  # (in, out)
     bias: Array | None
-    absorbed: list[str] = field(default_factory=list)  # outputs of the nodes that it replaces besides the last
+    absorbed: list[str] = field(default_factory=list)  # outputs of the nodes it replaces, except the last
     plan: _Plan | None = None
 
 
 @dataclass
 class _Seen:
-    """What an activation held over all the texts."""
+    """The range of an activation over all the texts, and a sample of it."""
 
     low: Array  # per channel
     high: Array
-    rows: Array
+    sample: Array  # (token states, channels)
 
 
 def _products(graph: onnx.GraphProto) -> list[_Product]:
-    """Every product with a weight matrix, and the bias added to it where that is all that becomes of it."""
+    """Every product with a weight matrix, with the bias that is added to it if nothing else reads the product."""
     weights = {tensor.name: tensor for tensor in graph.initializer}
     outputs = {value.name for value in graph.output}
     readers = readers_of(graph)
-    found = []
+    products = []
     for node in graph.node:
         if node.op_type == "MatMul" and _is_matrix(weights.get(node.input[1])):
             product = _Product(node.input[0], node.output[0], numpy_helper.to_array(weights[node.input[1]]), None)
@@ -102,15 +102,15 @@ def _products(graph: onnx.GraphProto) -> list[_Product]:
                 if bias is not None and list(bias.dims) == [product.weight.shape[1]]:
                     product.bias = numpy_helper.to_array(bias)
                     product.absorbed, product.y = [product.y], after[0].output[0]
-            found.append(product)
+            products.append(product)
         elif node.op_type == "Gemm" and _plain_gemm(node) and _is_matrix(weights.get(node.input[1])):
             weight = numpy_helper.to_array(weights[node.input[1]])
-            turned = any(attribute.name == "transB" and attribute.i for attribute in node.attribute)
+            transposed = any(attribute.name == "transB" and attribute.i for attribute in node.attribute)
             bias = weights.get(node.input[2]) if len(node.input) > 2 else None
             if len(node.input) < 3 or bias is not None:
                 values = None if bias is None else numpy_helper.to_array(bias).reshape(-1)
-                found.append(_Product(node.input[0], node.output[0], weight.T if turned else weight, values))
-    return found
+                products.append(_Product(node.input[0], node.output[0], weight.T if transposed else weight, values))
+    return products
 
 
 def _is_matrix(tensor: onnx.TensorProto | None) -> bool:
@@ -125,7 +125,7 @@ def _plain_gemm(node: onnx.NodeProto) -> bool:
 def _observed(
     model: onnx.ModelProto, names: list[str], feeds: Iterable[Mapping[str, npt.NDArray[np.generic]]]
 ) -> dict[str, _Seen]:
-    if not names:  # an embeddings block, as a rule: nothing but tables
+    if not names:  # usually an embeddings block: nothing but tables
         return {}
     watched = onnx.ModelProto()
     watched.CopyFrom(model)
@@ -133,23 +133,25 @@ def _observed(
     watched.graph.output.extend(
         helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names if name not in given
     )
-    kept: dict[str, list[Array]] = {name: [] for name in names}
+    samples: dict[str, list[Array]] = {name: [] for name in names}
     lows: dict[str, Array] = {}
     highs: dict[str, Array] = {}
     for values in run_model(watched, feeds):
         for name in names:
-            rows = values[name].reshape(-1, values[name].shape[-1])
-            lows[name] = np.minimum(lows.get(name, rows.min(0)), rows.min(0))
-            highs[name] = np.maximum(highs.get(name, rows.max(0)), rows.max(0))
-            kept[name].append(rows[:: max(1, len(rows) // 16)][:16].copy())
-    sampled = {name: np.concatenate(rows)[:: max(1, 16 * len(rows) // SAMPLE_ROWS)] for name, rows in kept.items()}
+            tokens = values[name].reshape(-1, values[name].shape[-1])
+            lows[name] = np.minimum(lows.get(name, tokens.min(0)), tokens.min(0))
+            highs[name] = np.maximum(highs.get(name, tokens.max(0)), tokens.max(0))
+            samples[name].append(tokens[:: max(1, len(tokens) // 16)][:16].copy())
+    sampled = {
+        name: np.concatenate(parts)[:: max(1, 16 * len(parts) // SAMPLE_TOKENS)] for name, parts in samples.items()
+    }
     return {name: _Seen(lows[name], highs[name], sampled[name]) for name in names}
 
 
 def _plan(seen: _Seen, products: list[_Product]) -> None:
-    """Choose how the activation of `products` is brought to 8 bits: the way with the least error in what they give."""
+    """Choose how the activation of `products` is quantized: the way with the smallest error in their outputs."""
     weight = np.concatenate([product.weight for product in products], axis=1)
-    exact = seen.rows @ weight
+    exact = seen.sample @ weight
     plain = _ranged(seen, None)
     best, least = plain, WORTH * _error(seen, plain, weight, exact)
     spread = np.maximum(np.maximum(-seen.low, seen.high), 1e-5)
@@ -172,8 +174,8 @@ def _ranged(seen: _Seen, divide_by: Array | None) -> _Plan:
 
 
 def _error(seen: _Seen, plan: _Plan, weight: Array, exact: Array) -> float:
-    rows = seen.rows if plan.divide_by is None else seen.rows / plan.divide_by
-    steps = np.clip(np.round(rows / plan.scale) + plan.zero, 0, 255) - np.float32(plan.zero)
+    states = seen.sample if plan.divide_by is None else seen.sample / plan.divide_by
+    steps = np.clip(np.round(states / plan.scale) + plan.zero, 0, 255) - np.float32(plan.zero)
     values, scales = _weight_in_int8(weight, plan)
     return float(np.square((steps * plan.scale) @ (values * scales) - exact).mean())
 
@@ -211,7 +213,7 @@ def _product_node(graph: onnx.GraphProto, product: _Product) -> onnx.NodeProto:
 
 
 def _table_nodes(graph: onnx.GraphProto, node: onnx.NodeProto) -> list[onnx.NodeProto] | None:
-    """A look-up in a large table of floats, as one in 8 bits; `None` if `node` is no such thing."""
+    """A lookup in a large table of floats as one in 8 bits; `None` if `node` is not one."""
     if node.op_type != "Gather" or any(attribute.name == "axis" and attribute.i for attribute in node.attribute):
         return None
     tensor = next((tensor for tensor in graph.initializer if tensor.name == node.input[0]), None)

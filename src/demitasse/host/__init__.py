@@ -1,1 +1,1 @@
-"""What demitasse asks of the machine it runs on: files, the terminal, processors. No torch."""
+"""What demitasse needs from the machine it runs on: files, the terminal, processors. No torch."""

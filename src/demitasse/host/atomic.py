@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all: written aside, then moved into place."""
+"""Files and folders that appear complete or not at all: written aside, then moved into place."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ REPORT = _ASSETS / "report"
 
 
 def corpus() -> list[str]:
-    """Some hundreds of sentences on everyday topics, for the demo and as a sample of text.
+    """A few hundred sentences on everyday topics, for the demo and as sample text.
 
     >>> len(corpus()) > 200
     True

@@ -10,11 +10,11 @@ from demitasse._version import __version__
 from demitasse.errors import DataError, FolderError, reason
 from demitasse.host.atomic import new_file
 
-RESULT_SCHEMA = 1  # of evaluations and profiles
+RESULT_SCHEMA = 1  # version of the JSON files of evaluations and profiles
 
 
 def read_json(path: Path) -> Any:
-    """The value that a JSON file holds."""
+    """The value in a JSON file of a model folder."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as problem:
@@ -29,7 +29,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def with_header(kind: str, plain: dict[str, Any]) -> dict[str, Any]:
-    """`plain` with what `read_result` goes by in front.
+    """`plain` with the fields in front that `read_result` checks.
 
     >>> with_header("profile", {"model": "tiny"})
     {'schema': 1, 'kind': 'profile', 'model': 'tiny'}
@@ -40,7 +40,7 @@ def with_header(kind: str, plain: dict[str, Any]) -> dict[str, Any]:
 def json_text(plain: dict[str, Any]) -> str:
     """Plain values as JSON."""
     text = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    # A folder may have a name that is no text; what cannot be written as UTF-8 is escaped, which JSON reads back.
+    # The name of a folder may not be valid UTF-8; what cannot be encoded is escaped, and JSON reads that back.
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -51,14 +51,16 @@ def save_result(plain: dict[str, Any], path: str | Path) -> None:
 
 
 def read_result(path: str | Path, kind: str, maker: str) -> dict[str, Any]:
-    """The plain values of a file of this kind; `maker` is what writes such files."""
+    """The plain values of a file of this kind; `maker` is the command that writes such files."""
+    article = "an" if kind[0] in "aeiou" else "a"
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        plain = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as problem:
-        article = "an" if kind[0] in "aeiou" else "a"
         cause = f"cannot be read as {article} {kind} ({reason(problem)})"
         raise DataError(f"{path} {cause}; give a file that {maker} wrote") from None
-    if not (isinstance(found, dict) and (found.get("kind"), found.get("schema")) == (kind, RESULT_SCHEMA)):
-        wanted = f"{kind} of schema {RESULT_SCHEMA}, which is what demitasse {__version__} reads"
-        raise DataError(f"{path} is no {wanted}; {maker} again")
-    return found
+    if not (isinstance(plain, dict) and (plain.get("kind"), plain.get("schema")) == (kind, RESULT_SCHEMA)):
+        raise DataError(
+            f"{path} is not {article} {kind} of schema {RESULT_SCHEMA}, which demitasse {__version__} reads; "
+            f"{maker} again"
+        )
+    return plain

@@ -1,4 +1,4 @@
-"""What machine this is, how many cores it lends us, and which libraries run on it."""
+"""What machine this is, how many cores this process may use, and which libraries are loaded."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _LIBRARIES = ("numpy", "onnxruntime", "tokenizers", "torch", "transformers")
 
 
 def machine() -> dict[str, str | int | float]:
-    """The processor, how many cores of it may be used, gigabytes of memory where they can be told, and the system."""
-    found: dict[str, str | int | float] = {"processor": processor(), "cores": cores()}
-    with suppress(AttributeError, ValueError, OSError):  # Windows has no sysconf, and not every system these two names
-        found["memory_gb"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1)
-    return {**found, "system": f"{platform.system()} {platform.release()}"}
+    """The processor, how many cores may be used, gigabytes of memory where that is known, and the system."""
+    facts: dict[str, str | int | float] = {"processor": processor(), "cores": cores()}
+    with suppress(AttributeError, ValueError, OSError):  # Windows has no sysconf, and some systems lack these two names
+        facts["memory_gb"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1)
+    return {**facts, "system": f"{platform.system()} {platform.release()}"}
 
 
 def processor() -> str:
@@ -31,8 +31,8 @@ def processor() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of demitasse, Python, and the libraries that are loaded."""
-    modules = {name: sys.modules.get(name) for name in _LIBRARIES}  # None is also one that may not be imported
+    """The versions of demitasse, Python and the libraries that are loaded."""
+    modules = {name: sys.modules.get(name) for name in _LIBRARIES}  # None too where importing it is blocked
     loaded = {name: module.__version__ for name, module in modules.items() if module is not None}
     return {"demitasse": __version__, "python": platform.python_version(), **loaded}
 

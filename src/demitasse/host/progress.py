@@ -1,4 +1,4 @@
-"""A progress bar on stderr for work that turns out to be long."""
+"""A progress bar on stderr for work that takes long."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-PATIENCE = 1.5  # seconds of silence before the bar appears
+PATIENCE = 1.5  # seconds before the bar appears
 
 
 @contextmanager
 def progress_bar(label: str, total: int | None, *, show: bool | None = None) -> Iterator[Callable[..., None]]:
-    """A function to call with each number of steps done, and a note to show beside the label if there is any.
+    """A function to call with the number of steps just done, and optionally a note to show beside the label.
 
-    `show=None` shows a bar only to a person (stderr is a terminal) and only once the work has taken a while.
+    `show=None` shows a bar only if stderr is a terminal, and only once the work has taken a while.
     """
     if show is None:
         show = sys.stderr.isatty()
     if not show:
         yield lambda steps, note="": None
         return
-    # Here and not above: most calls are too short ever to show a bar.
+    # Imported here, since most calls are too short to show a bar.
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -29,13 +29,13 @@ def progress_bar(label: str, total: int | None, *, show: bool | None = None) -> 
     console = Console(stderr=True)
     bar = Progress(*columns, console=console, transient=console.is_terminal)
     task = bar.add_task(label, total=total)
-    begun = time.monotonic()
+    started = time.monotonic()
     running = False
 
     def advance(steps: int, note: str = "") -> None:
         nonlocal running
         bar.update(task, advance=steps, description=f"{label} {note}".rstrip())
-        if not running and time.monotonic() - begun > PATIENCE:
+        if not running and time.monotonic() - started > PATIENCE:
             bar.start()
             running = True
 

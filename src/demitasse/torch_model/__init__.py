@@ -1,1 +1,1 @@
-"""The same encoder on torch, for models that are fitted, trained or exported."""
+"""The encoder on torch, for models that are fitted, trained or exported."""

@@ -1,8 +1,8 @@
 """How Hugging Face models are built, in one place.
 
-It finds the list of layers and whatever the model applies after the last one (the final norm) by watching a forward
-pass rather than by a table of names, gives the pooled state at every depth from one pass, and gives a shorter model
-whose config says so. The promise: the state at depth k is exactly what the model truncated at k puts out.
+It finds the list of layers, and whatever the model applies after the last one (the final norm), by watching a forward
+pass instead of by a table of names. It gives the pooled state at every depth from one pass, and a truncated model whose
+config says so. The promise: the state at depth k is exactly the output of the model truncated at k.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from demitasse.errors import BackboneError
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
-# Lists in a config that may happen to be as long as the model is deep, but say nothing about layers.
+# Lists in a config that may have as many entries as there are layers, but are not about layers.
 _NOT_PER_LAYER = {"architectures", "pos_att_type"}
 
 
@@ -33,16 +33,16 @@ class Backbone:
     model: PreTrainedModel
     layers_name: str  # such as "encoder.layer"
     tail_names: tuple[str, ...]  # modules applied after the last layer, such as ("final_norm",); often none
-    width: int  # of the token states that come out
+    width: int  # of the output token states
     depth: int  # how many layers are run
-    runs_empty: bool = True  # whether transformers can make and run this architecture with no layer at all
+    runs_empty: bool = True  # whether transformers can build and run this architecture with no layers at all
 
     @property
     def layers(self) -> nn.ModuleList:
         """The transformer layers, first to last."""
-        found = self.model.get_submodule(self.layers_name)
-        assert isinstance(found, nn.ModuleList)
-        return found
+        layers = self.model.get_submodule(self.layers_name)
+        assert isinstance(layers, nn.ModuleList)
+        return layers
 
     @property
     def name(self) -> str:
@@ -50,12 +50,12 @@ class Backbone:
         return type(self.model).__name__
 
     def truncated(self, depth: int) -> Backbone:
-        """The first `depth` layers as a model of its own: shares every weight, leaves this one as it is."""
-        # Where transformers fails without layers, one stays in place and is never reached (see `states`).
+        """A model of the first `depth` layers that shares every weight with this one, which is not changed."""
+        # Where transformers fails without layers, one is left in and never reached (see `states`).
         kept = depth if self.runs_empty else max(1, depth)
         config = _truncated_config(self.model.config, len(self.layers), kept)
         shared = [*self.model.parameters(), *self.model.buffers(), *self.layers]
-        memo: dict[int, Any] = {id(thing): thing for thing in shared}
+        memo: dict[int, Any] = {id(part): part for part in shared}
         memo[id(self.model.config)] = config
         model = copy.deepcopy(self.model, memo)
         parent_name, _, list_name = self.layers_name.rpartition(".")
@@ -70,7 +70,7 @@ class Backbone:
     ) -> dict[int, Tensor]:
         """`pool` of the token states (B, T, D) at each of `depths`, from one forward pass over `self.depth` layers.
 
-        Each state is pooled as soon as it is there, so the token states of the depths are never held together.
+        Each state is pooled as soon as it is computed, so token states of several depths are never in memory together.
         """
         pooled: dict[int, Tensor] = {}
         caller = threading.get_ident()
@@ -78,7 +78,7 @@ class Backbone:
 
         def tap(depth: int) -> Callable[..., None]:
             def record(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-                # Cuts share layers, so another thread may be running this very layer for another cut.
+                # Cuts share layers, so another thread may be running this same layer for another cut.
                 if threading.get_ident() != caller:
                     return
                 hidden = layer_input(args, kwargs)
@@ -90,7 +90,7 @@ class Backbone:
 
             return record
 
-        # The state at depth k is what layer k + 1 is given: whatever stands between two layers has been applied.
+        # The state at depth k is the input of layer k + 1, so anything between the two layers has been applied.
         taps = [
             layer.register_forward_pre_hook(tap(depth), with_kwargs=True)
             for depth, layer in enumerate(self.layers)
@@ -108,13 +108,13 @@ class Backbone:
         return pooled
 
     def parameters_at(self, depth: int) -> int:
-        """How many parameters the model truncated at `depth` holds."""
+        """How many parameters the model truncated at `depth` has."""
         dropped = sum(p.numel() for layer in list(self.layers)[depth:] for p in layer.parameters())
         return sum(p.numel() for p in self.model.parameters()) - dropped
 
 
 def find_backbone(model: PreTrainedModel) -> Backbone:
-    """The backbone that `model` is, or a `BackboneError` that says why it cannot be cut."""
+    """`model` as a backbone, or a `BackboneError` that says why it cannot be cut."""
     model.eval()  # type: ignore[no-untyped-call]
     layers_name = _find_layers(model)
     tail_names, width = _watch(model, layers_name)
@@ -124,12 +124,12 @@ def find_backbone(model: PreTrainedModel) -> Backbone:
     return backbone
 
 
-class _Enough(Exception):  # noqa: N818 - not an error: the state that was asked for has been seen
-    """Ends a forward pass at the input of a layer that is not to be run."""
+class _Enough(Exception):  # noqa: N818 - not an error: the last state that is needed has been seen
+    """Ends a forward pass at the input of a layer that should not run."""
 
 
 def _find_layers(model: PreTrainedModel) -> str:
-    """The name of the one `ModuleList` that is as long as the config says the model is deep."""
+    """The name of the one `ModuleList` that has as many layers as the config says."""
     depth = getattr(model.config, "num_hidden_layers", None)
     if not isinstance(depth, int):
         raise BackboneError(f"{type(model).__name__} does not say how many layers it has, so it cannot be cut")
@@ -139,17 +139,16 @@ def _find_layers(model: PreTrainedModel) -> str:
         if isinstance(module, nn.ModuleList) and len(module) == depth
     }
     # A list inside another (the parts of a layer, the experts of a mixture) is not the list of layers. A model cut
-    # to no layers at all keeps an empty list, and only one.
+    # to no layers at all has one empty list.
     outermost = [name for name in lists if not any(name.startswith(f"{other}.") for other in lists)]
     if not outermost:
         raise BackboneError(
-            f"{type(model).__name__} keeps no list of {depth} layers (its layers are shared or nested), "
+            f"{type(model).__name__} has no list of {depth} layers (its layers are shared or nested), "
             "so it cannot be cut"
         )
     if len(outermost) > 1:
         raise BackboneError(
-            f"{type(model).__name__} keeps several lists of {depth} layers ({', '.join(outermost)}), "
-            "so it cannot be cut"
+            f"{type(model).__name__} has several lists of {depth} layers ({', '.join(outermost)}), so it cannot be cut"
         )
     return str(outermost[0])
 
@@ -157,8 +156,8 @@ def _find_layers(model: PreTrainedModel) -> str:
 def _watch(model: PreTrainedModel, layers_name: str) -> tuple[tuple[str, ...], int]:
     """The modules that run between the last layer and the output, and the width of that output.
 
-    Follows the values through one forward pass: a module belongs to the tail if it is given what the layer before
-    it put out, until that equals the model's output.
+    Follows the values through one forward pass: a module belongs to the tail if its input is the output of the one
+    before it, until that equals the output of the model.
     """
     layers = model.get_submodule(layers_name)
     assert isinstance(layers, nn.ModuleList)
@@ -167,9 +166,9 @@ def _watch(model: PreTrainedModel, layers_name: str) -> tuple[tuple[str, ...], i
 
     def log_call(name: str) -> Callable[..., None]:
         def record(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-            given, gave = layer_input(args, kwargs), layer_output(output)
-            if isinstance(given, Tensor) and isinstance(gave, Tensor):
-                calls.append((name, given, gave))
+            before, after = layer_input(args, kwargs), layer_output(output)
+            if isinstance(before, Tensor) and isinstance(after, Tensor):
+                calls.append((name, before, after))
 
         return record
 
@@ -196,40 +195,40 @@ def _watch(model: PreTrainedModel, layers_name: str) -> tuple[tuple[str, ...], i
             f"{type(model).__name__} does not run each of its {len(layers)} layers once and in order "
             "(its layers are shared), so it cannot be cut"
         )
-    # A model of no layers needs no tail: its only state is its output.
+    # A model without layers needs no tail: its only state is its output.
     return _tail_of(calls, output) if order else (), output.shape[-1]
 
 
 def _tail_of(calls: list[tuple[str, Tensor, Tensor]], output: Tensor) -> tuple[str, ...]:
-    """The modules of `calls` that lead from what the first put out to `output`; none where that cannot be followed.
+    """The modules of `calls` that lead from the output of the first to `output`; none where that cannot be followed.
 
-    Then either something belongs to the last layer without being in it, as DeBERTa's convolution does, or the model
-    does what no cut can reproduce: `_check_shallow` tells the two apart.
+    Then either something belongs to the last layer without being inside it, like DeBERTa's convolution, or the model
+    does something that no cut can reproduce: `_check_shallow` tells the two apart.
     """
     hidden, tail = calls[0][2], list[str]()
-    for module, given, gave in calls[1:]:
+    for module, before, after in calls[1:]:
         if torch.equal(hidden, output):
             break
-        if given.shape == hidden.shape and torch.equal(given, hidden):
+        if before.shape == hidden.shape and torch.equal(before, hidden):
             tail.append(module)
-            hidden = gave
+            hidden = after
     return tuple(tail) if torch.equal(hidden, output) else ()
 
 
 def _runs_empty(backbone: Backbone) -> bool:
-    """Whether transformers survives an empty list of layers: DeBERTa's forward pass and ModernBERT's config do not."""
+    """Whether transformers accepts an empty list of layers: DeBERTa's forward pass and ModernBERT's config do not."""
     try:
         empty = backbone.truncated(0).model
         type(empty.config).from_dict(empty.config.to_dict())
         with torch.no_grad():
             forward(empty, _sample_inputs(empty))
-    except Exception:  # whatever it raises, the answer is no
+    except Exception:  # whatever it raises, it does not
         return False
     return True
 
 
 def _check_shallow(backbone: Backbone) -> None:
-    """Refuse a model whose states at depths 0 and 1 differ from the model truncated there."""
+    """Refuse a model whose states at depths 0 and 1 differ from those of the model truncated there."""
     inputs = _sample_inputs(backbone.model)
     for depth in range(min(2, backbone.depth)):
         with torch.no_grad():
@@ -239,7 +238,7 @@ def _check_shallow(backbone: Backbone) -> None:
             )
         if not torch.allclose(inside.float(), alone.float(), atol=1e-3, rtol=1e-3):
             raise BackboneError(
-                f"{backbone.name} truncated at {depth} layers gives other states than inside the whole model, "
+                f"{backbone.name} truncated at {depth} layers gives different states than inside the full model, "
                 "so it cannot be cut"
             )
 
@@ -254,7 +253,7 @@ def _sample_inputs(model: PreTrainedModel) -> dict[str, Tensor]:
 
 def forward(model: nn.Module, inputs: Mapping[str, Tensor]) -> Tensor:
     """The last token states (B, T, D) of `model`."""
-    # Decoders would otherwise build a cache of keys and values that nobody reads.
+    # Decoders would otherwise build a cache of keys and values that is never used.
     extra = {"use_cache": False} if "use_cache" in inspect.signature(model.forward).parameters else {}
     output: Tensor = model(**inputs, **extra).last_hidden_state
     return output
@@ -266,12 +265,12 @@ def layer_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def layer_output(output: Any) -> Any:
-    """The token states in what a layer puts out."""
+    """The token states in the output of a layer."""
     return output[0] if isinstance(output, tuple) else output
 
 
 def _truncated_config(config: PreTrainedConfig, depth: int, kept: int) -> PreTrainedConfig:
-    """`config` for the first `kept` of `depth` layers, every list it keeps per layer cut too."""
+    """`config` for the first `kept` of `depth` layers, with every list of one entry per layer truncated too."""
     shorter = copy.deepcopy(config)
     for key, value in vars(config).items():
         if isinstance(value, (list, tuple)) and len(value) == depth and key not in _NOT_PER_LAYER:

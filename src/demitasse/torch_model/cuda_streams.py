@@ -1,4 +1,4 @@
-"""What keeps a GPU busy: batches on streams in turn, and vectors fetched while the next are computed.
+"""What keeps a GPU busy: batches on alternating streams, and vectors copied back while the next are computed.
 
 On a CPU all of this does nothing.
 """
@@ -18,15 +18,16 @@ from demitasse.encoding.vectors import Vectors
 
 
 class Lanes:
-    """CUDA streams that batches take in turn.
+    """CUDA streams that batches alternate between.
 
-    transformers looks at the attention mask before it launches anything, and so waits for all that was launched on the
-    same stream. With two streams it waits for the batch before the last, and the GPU is never without work.
+    transformers looks at the attention mask before it launches anything, and so waits for everything launched on the
+    same stream. With two streams it waits for the batch before the last one, and the GPU always has work.
     """
 
     def __init__(self, device: torch.device) -> None:
-        stream: Any = torch.cuda.Stream
-        self._streams = [stream(device) for _ in range(2)] if device.type == "cuda" else []
+        new_stream: Any = torch.cuda.Stream
+        self._device = device
+        self._streams = [new_stream(device) for _ in range(2)] if device.type == "cuda" else []
         for stream in self._streams:
             stream.wait_stream(torch.cuda.current_stream(device))
         self._turn = 0
@@ -39,36 +40,38 @@ class Lanes:
         return torch.cuda.stream(self._streams[self._turn % len(self._streams)])
 
     def join(self, parts: Mapping[int, Sequence[Tensor]]) -> None:
-        """Have the current stream wait for all, and say that it goes on with `parts`."""
+        """Have the current stream wait for all of them, and mark `parts` as used by it."""
+        if not self._streams:
+            return
+        current = torch.cuda.current_stream(self._device)
         for stream in self._streams:
-            torch.cuda.current_stream().wait_stream(stream)
-        if self._streams:
-            for tensor in chain.from_iterable(parts.values()):
-                tensor.record_stream(torch.cuda.current_stream())
+            current.wait_stream(stream)
+        for tensor in chain.from_iterable(parts.values()):
+            tensor.record_stream(current)
 
 
-def to_host(rows: Tensor) -> Tensor:
-    """`rows`, on their way from the GPU if that is where they are."""
-    if rows.device.type != "cuda":
-        return rows.cpu()
-    host = torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True)
-    return host.copy_(rows, non_blocking=True)
+def to_host(vectors: Tensor) -> Tensor:
+    """`vectors` on the host; from a GPU, the copy may still be under way (see `Launched`)."""
+    if vectors.device.type != "cuda":
+        return vectors.cpu()
+    host = torch.empty(vectors.shape, dtype=vectors.dtype, pin_memory=True)
+    return host.copy_(vectors, non_blocking=True)
 
 
 class Launched:
-    """Vectors on their way to the host."""
+    """Vectors on their way from `device` to the host."""
 
-    def __init__(self, vectors: dict[Cut, Tensor]) -> None:
+    def __init__(self, vectors: dict[Cut, Tensor], device: torch.device) -> None:
         self._vectors = vectors
-        event: Any = torch.cuda.Event
-        self._arrived = event() if torch.cuda.is_available() else None
+        new_event: Any = torch.cuda.Event
+        self._arrived = new_event() if device.type == "cuda" else None
         if self._arrived is not None:
-            self._arrived.record()
+            # Of this device: another may be the current one.
+            self._arrived.record(torch.cuda.current_stream(device))
 
     def fetched(self) -> dict[Cut, Vectors]:
-        """The vectors once they have arrived, in memory that anybody may keep."""
+        """The vectors once they have arrived, in ordinary memory that the caller may keep."""
         if self._arrived is not None:
             self._arrived.synchronize()
-        return {
-            cut: rows.numpy() if self._arrived is None else rows.numpy().copy() for cut, rows in self._vectors.items()
-        }
+        arrays = {cut: vectors.numpy() for cut, vectors in self._vectors.items()}
+        return arrays if self._arrived is None else {cut: array.copy() for cut, array in arrays.items()}

@@ -1,4 +1,4 @@
-"""Which device and number format to run on."""
+"""Which device and dtype to run on."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def choose_device(name: str | None) -> torch.device:
 
 
 def choose_dtype(name: str | None, device: torch.device) -> torch.dtype:
-    """The number format called `name`; float32 without a name, even for weights that were stored in less.
+    """The dtype called `name`; float32 without a name, even for weights stored in fewer bits.
 
-    bfloat16 on a CPU is used only if asked for, and only after a try in a process of its own: some machines
-    advertise instructions for it that kill the process which uses them.
+    bfloat16 on a CPU is used only if asked for, and only after it was tried in another process: some machines
+    advertise instructions for it that kill the process that uses them.
     """
     if name is None:
         return torch.float32
@@ -51,7 +51,7 @@ def choose_dtype(name: str | None, device: torch.device) -> torch.dtype:
 
 
 def short_name(dtype: torch.dtype) -> str:
-    """How a number format is called for short.
+    """The short name of a dtype.
 
     >>> short_name(torch.bfloat16)
     'bf16'

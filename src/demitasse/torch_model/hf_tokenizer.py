@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def tokenizer_at(folder: str) -> PreTrainedTokenizerBase:
-    """The tokenizer kept in `folder`."""
+    """The tokenizer in `folder`."""
     from transformers import AutoTokenizer
 
     try:
@@ -22,9 +22,9 @@ def tokenizer_at(folder: str) -> PreTrainedTokenizerBase:
     except Exception as problem:  # transformers and tokenizers raise almost anything here
         raise FolderError(
             f"no tokenizer can be read from {folder} ({reason(problem)}); "
-            "copy tokenizer.json and tokenizer_config.json of the model into it"
+            "copy the model's tokenizer.json and tokenizer_config.json into it"
         ) from problem
-    # transformers makes up a tokenizer with an empty vocabulary where the files are missing.
+    # Where the files are missing, transformers makes a tokenizer with an empty vocabulary.
     if len(tokenizer) <= len(tokenizer.all_special_tokens):
         raise FolderError(
             f"the tokenizer in {folder} has no vocabulary; copy tokenizer.json and tokenizer_config.json into it"
@@ -33,7 +33,7 @@ def tokenizer_at(folder: str) -> PreTrainedTokenizerBase:
 
 
 def batch_tokenizer(tokenizer: PreTrainedTokenizerBase, max_tokens: int) -> BatchTokenizer:
-    """`tokenizer`, cutting off at `max_tokens`: the Rust one inside where there is one."""
+    """`tokenizer`, truncating at `max_tokens`: by its Rust backend where it has one."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         return _PythonTokenizer(tokenizer, max_tokens)
@@ -41,14 +41,14 @@ def batch_tokenizer(tokenizer: PreTrainedTokenizerBase, max_tokens: int) -> Batc
 
 
 def empty_id(tokenizer: PreTrainedTokenizerBase) -> int:
-    """The token that stands for a text of no tokens."""
+    """The token given to a text that has none."""
     choices = (tokenizer.eos_token_id, tokenizer.bos_token_id, tokenizer.pad_token_id)
     return next((token for token in choices if token is not None), 0)
 
 
 @dataclass(frozen=True)
 class _PythonTokenizer:
-    """A tokenizer written in Python, which has no Rust one inside."""
+    """A tokenizer written in Python, without a Rust backend."""
 
     tokenizer: PreTrainedTokenizerBase
     max_tokens: int
@@ -59,5 +59,5 @@ class _PythonTokenizer:
         return PackedTokens.of(self.tokenizer(texts, truncation=True, max_length=self.max_tokens)["input_ids"])
 
     def prompt_length(self, prompt: str) -> int:
-        row = self.tokenize([prompt]).ids_of(0)
-        return len(row) - (row[-1] in self.tokenizer.all_special_ids if row else 0)
+        ids = self.tokenize([prompt]).ids_of(0)
+        return len(ids) - (ids[-1] in self.tokenizer.all_special_ids if ids else 0)

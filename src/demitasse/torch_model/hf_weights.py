@@ -1,4 +1,4 @@
-"""Transformers read from and written to folders: safetensors only, every weight accounted for."""
+"""transformers models, read from and written to folders: safetensors only, and every weight must be there."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 def read_model(folder: str, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
-    """The transformer kept in `folder`: safetensors only, every weight accounted for."""
+    """The transformer in `folder`: from safetensors only, and every weight must be there."""
     from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding
 
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
-        # T5 and its kin are asked for their encoder; for most others both give the same class.
+        # T5 and similar models are loaded as their encoder; for most others both give the same class.
         encoders = AutoModelForTextEncoding._model_mapping
         auto = AutoModelForTextEncoding if type(config) in encoders else AutoModel
         with _quiet_transformers():
-            # The format is always named: transformers would otherwise take bfloat16 from the config.
+            # The dtype is always given: transformers would otherwise take bfloat16 from the config.
             model, report = auto.from_pretrained(
                 folder,
                 config=config,
@@ -35,7 +35,7 @@ def read_model(folder: str, dtype: torch.dtype, device: torch.device) -> PreTrai
                 local_files_only=True,
                 output_loading_info=True,
             )
-    except Exception as problem:  # transformers, safetensors and json each raise their own
+    except Exception as problem:  # transformers, safetensors and json each raise their own errors
         raise FolderError(
             f"no model can be read from {folder} ({reason(problem)}); it needs config.json and its weights as "
             "model.safetensors (pickled weights are never read)"
@@ -51,22 +51,22 @@ def write_model(model: PreTrainedModel, folder: str) -> None:
 
 
 def _refuse_missing(folder: str, report: Mapping[str, Any], config: PreTrainedConfig) -> None:
-    """Refuse weights that transformers would make up at random, as it does for a model sliced by hand."""
-    # The pooler is not used here, and many good checkpoints lack it.
+    """Refuse a folder without weights that transformers would make up at random, as for a model sliced by hand."""
+    # The pooler is not used here, and many good checkpoints come without it.
     missing = sorted(key for key in report["missing_keys"] if not re.match(r"(.*\.)?pooler\.", key))
     mismatched = sorted(str(entry[0]) for entry in report["mismatched_keys"])
     if missing or mismatched:
         named = ", ".join((missing + mismatched)[:3])
         raise FolderError(
             f"the weights in {folder} do not fit its config.json of {config.num_hidden_layers} layers: "
-            f"{len(missing)} are missing and {len(mismatched)} have another shape (such as {named}); "
-            "if layers were removed by hand, set num_hidden_layers to what is left"
+            f"{len(missing)} are missing and {len(mismatched)} have the wrong shape (such as {named}); "
+            "if layers were removed by hand, set num_hidden_layers to the number left"
         )
 
 
 @contextmanager
 def _quiet_transformers() -> Iterator[None]:
-    """No progress bars and no load report: what matters in it is checked and said in one sentence."""
+    """No progress bars and no load report: what matters in it is checked here and said in one sentence."""
     from transformers.utils import logging as their_logging
 
     level, bars = their_logging.get_verbosity(), their_logging.is_progress_bar_enabled()

@@ -1,4 +1,4 @@
-"""Model folders for torch: `read` and `save`.
+"""Model folders on torch: `read` and `save`.
 
 A demitasse folder is a sentence-transformers folder plus two files:
 
@@ -6,8 +6,7 @@ A demitasse folder is a sentence-transformers folder plus two files:
     modules.json, 1_Pooling/, 2_Dense/, …               what sentence-transformers applies, cut to its dims
     exits.safetensors                                   `K.weight` and `K.bias` of the exit at depth K; `head.I.weight`
                                                         and `head.I.bias` of the steps other depths use
-    demitasse.json                                      schema, full cut, depths with an exit, the head's steps, cuts
-                                                        that were fitted with their quality, objective, data, source
+    demitasse.json                                      what the folder is (see encoding/manifest.py)
 """
 
 from __future__ import annotations
@@ -39,15 +38,15 @@ _SAMPLE = ("", "a small cup", "One model, cut to any size: keep the first layers
 
 
 def read(folder: Path, device: str | None, dtype: str | None, name: str) -> TorchEncoder:
-    """The encoder kept in `folder`, to run on torch; `name` is noted as its source where it has no record of its own.
+    """The encoder in `folder`, to run on torch; `name` is recorded as its source if the folder names none.
 
     >>> read(folder, "cpu", None, "tiny")
     Encoder(3x32, BertModel, mean, cpu)
     """
-    place = choose_device(device)
+    chosen = choose_device(device)
     manifest = Manifest.read(folder)
     layout = read_layout(folder)
-    backbone = find_backbone(read_model(str(layout.transformer), choose_dtype(dtype, place), place))
+    backbone = find_backbone(read_model(str(layout.transformer), choose_dtype(dtype, chosen), chosen))
     tokenizer = tokenizer_at(str(layout.transformer))
     max_tokens = _max_tokens(layout, tokenizer.model_max_length, backbone.model)
     reader = Reader(
@@ -63,7 +62,7 @@ def read(folder: Path, device: str | None, dtype: str | None, name: str) -> Torc
     state_dims = backbone.width * len(layout.pooling.modes)
     if manifest is None:
         dims = min(layout.dims or 1 << 30, output_dims(layout.head, state_dims))
-        head, record = on_device(layout.head, place), {"source": {"name": name}}
+        head, record = on_device(layout.head, chosen), {"source": {"name": name}}
         encoder = TorchEncoder(backbone, reader, layout.pooling, dims, head, record=record)
     else:
         encoder = _elastic(manifest, TorchEncoder(backbone, reader, layout.pooling, state_dims))
@@ -72,9 +71,9 @@ def read(folder: Path, device: str | None, dtype: str | None, name: str) -> Torc
 
 
 def save(encoder: TorchEncoder, folder: str | Path) -> None:
-    """Write `encoder` to `folder`, whole or not at all.
+    """Write `encoder` to `folder`, completely or not at all.
 
-    What was written is loaded again and must give the same vectors before it takes the folder's place.
+    What was written is loaded again and must give the same vectors before it replaces the folder.
 
     >>> save(encoder.cut(layers=1), out)
     >>> read(out, "cpu", None, "")
@@ -113,7 +112,7 @@ def _write_transformer(encoder: TorchEncoder, folder: Path) -> None:
     config = read_json(folder / "config.json")
     write_json(folder / "config.json", {**config, "matryoshka_dimensions": usual_dims(encoder.dims)})
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is not None:  # where this encoder cuts off is no part of the tokenizer
+    if backend is not None:  # where this encoder truncates is not part of the tokenizer
         backend.no_truncation()
         backend.no_padding()
     tokenizer.save_pretrained(str(folder))
@@ -137,7 +136,7 @@ def _check_copy(encoder: TorchEncoder, folder: Path) -> None:
     difference = float(np.abs(again.encode(_SAMPLE) - encoder.encode(_SAMPLE)).max())
     if again.full != encoder.full or not difference < 1e-3:
         raise FolderError(
-            f"the saved {encoder.backbone.name} gives other vectors than the one in memory (by {difference:.1e}), "
+            f"the saved {encoder.backbone.name} gives different vectors than the one in memory (by {difference:.1e}), "
             "so nothing was written; this architecture cannot be cut to this size"
         )
 
@@ -170,7 +169,7 @@ def _elastic(manifest: Manifest, plain: TorchEncoder) -> TorchEncoder:
 
 
 def _check_widths(folder: Path, encoder: TorchEncoder) -> None:
-    """Refuse weights of steps after the transformer that do not fit one another."""
+    """Refuse steps after the transformer whose weights do not fit together."""
     readouts = [encoder.readout(depth) for depth in range(encoder.full.layers + 1)]
     for readout in {id(readout): readout for readout in readouts}.values():
         width = encoder.state_dims
@@ -187,11 +186,11 @@ def _check_widths(folder: Path, encoder: TorchEncoder) -> None:
 
 
 def _max_tokens(layout: Layout, tokenizer_limit: float, model: Any) -> int:
-    """The most tokens the model takes: the least of what the folder, the tokenizer and the positions allow."""
+    """How many tokens the model takes: the smallest of what the folder, the tokenizer and the positions allow."""
     positions = getattr(model.config, "max_position_embeddings", None)
     padding_index = getattr(getattr(model, "embeddings", None), "padding_idx", None)
     if positions and padding_index is not None:
-        # RoBERTa and its kin number positions from behind the padding index, so the first ones are never used.
+        # RoBERTa and similar models number positions from after the padding index, so the first are never used.
         positions -= padding_index + 1
     limits = [layout.max_tokens, int(min(tokenizer_limit, 1 << 30)), positions]
     return min(limit for limit in limits if isinstance(limit, int) and limit > 0)

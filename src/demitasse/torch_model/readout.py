@@ -1,6 +1,6 @@
 """From a state to the embedding: the steps after pooling, as sentence-transformers modules would apply them.
 
-A read-out is a tuple of `Normalize` and `Dense` steps. A model's own head is one; an exit is another:
+A readout is a tuple of `Normalize` and `Dense` steps. A model's own head is one; an exit is another:
 `(NORMALIZE, Dense(weight, bias))`, that is y = W (x / |x|) + b.
 """
 
@@ -16,7 +16,7 @@ from torch.nn import functional
 from demitasse.encoding.exits import Exit
 from demitasse.errors import FolderError
 
-# Element-wise ones only: keeping the first rows of the last `Dense` must give the first dims of its output.
+# Element-wise ones only: the first rows of the weights of the last `Dense` must give the first dims of its output.
 _ACTIVATIONS = {
     name: getattr(nn, name)
     for name in ("Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid", "ELU", "LeakyReLU", "Softplus")
@@ -34,7 +34,7 @@ NORMALIZE = Normalize()
 
 @dataclass(frozen=True, eq=False)
 class Dense:
-    """A linear map and an activation, named as sentence-transformers writes it."""
+    """A linear map and an activation, by the name sentence-transformers gives it."""
 
     weight: Tensor  # (out, in)
     bias: Tensor | None = None
@@ -52,7 +52,7 @@ class Dense:
         return self.activation.rpartition(".")[2]
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The mapped rows."""
+        """The mapped vectors."""
         mapped: Tensor = _ACTIVATIONS[self._activation_name]()(functional.linear(x, self.weight, self.bias))
         return mapped
 
@@ -61,7 +61,7 @@ class Dense:
         return replace(self, weight=self.weight.to(device), bias=None if self.bias is None else self.bias.to(device))
 
     def first(self, dims: int) -> Dense:
-        """The same map to its first `dims` outputs only."""
+        """The same map, giving only its first `dims`."""
         bias = None if self.bias is None else self.bias[:dims].clone()
         return replace(self, weight=self.weight[:dims].clone(), bias=bias)
 
@@ -70,7 +70,7 @@ Readout = tuple[Normalize | Dense, ...]
 
 
 def exit_readout(exit_: Exit, device: torch.device) -> Readout:
-    """The read-out that an exit is."""
+    """An exit as a readout."""
     return on_device((NORMALIZE, Dense(torch.from_numpy(exit_.weight), torch.from_numpy(exit_.bias))), device)
 
 
@@ -81,10 +81,10 @@ def on_device(readout: Readout, device: torch.device) -> Readout:
 
 def embed(readout: Readout, states: Tensor) -> Tensor:
     """The embeddings (B, D) of `states` (B, S) in fp32, not yet cut nor of unit length."""
-    rows = states.float()
+    embeddings = states.float()
     for step in readout:
-        rows = unit_length(rows) if isinstance(step, Normalize) else step(rows)
-    return rows
+        embeddings = unit_length(embeddings) if isinstance(step, Normalize) else step(embeddings)
+    return embeddings
 
 
 def unit_length(vectors: Tensor) -> Tensor:
@@ -99,9 +99,9 @@ def output_dims(readout: Readout, state_dims: int) -> int:
 
 
 def as_modules(readout: Readout, state_dims: int, dims: int) -> Readout:
-    """Steps that give unit vectors of `dims`, for a library that applies modules one after the other.
+    """Steps that give unit-length vectors of `dims`, for a library that applies modules one after another.
 
-    Where no `Dense` is there to be narrowed, one that picks the first `dims` is added: the `truncate_dim` of
+    Where there is no `Dense` to narrow, one that selects the first `dims` is added: the `truncate_dim` of
     sentence-transformers would cut after the last normalisation and leave vectors that are not of unit length.
     """
     steps = list(readout)

@@ -16,14 +16,14 @@ from demitasse.errors import FolderError
 from demitasse.host.json_files import read_json, write_json
 from demitasse.torch_model.readout import NORMALIZE, Dense, Normalize, Readout
 
-# The names that releases 2 to 6 all resolve.
+# The module names that all releases from 2 to 6 resolve.
 _TYPE = "sentence_transformers.models."
 _BERT_CONFIGS = ("bert", "roberta", "distilbert", "camembert", "xlm-roberta", "xlnet")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What a sentence-transformers folder says beside the transformer itself."""
+    """What a sentence-transformers folder says besides the transformer itself."""
 
     transformer: Path  # the folder of the transformer and its tokenizer
     pooling: Pooling = field(default_factory=Pooling)
@@ -43,17 +43,17 @@ def read_layout(folder: Path) -> Layout:
     try:
         listed = [(str(module["type"]).rpartition(".")[2], folder / module["path"]) for module in modules]
     except (TypeError, KeyError) as problem:
-        raise FolderError(f"{folder / 'modules.json'} is not a list of modules with a type and a path") from problem
+        raise FolderError(
+            f"{folder / 'modules.json'} is not a list of modules with a type and a path; save the model again"
+        ) from problem
     kinds = [kind for kind, _ in listed]
     if kinds[:2] != ["Transformer", "Pooling"] or not {*kinds[2:]} <= {"Dense", "Normalize"}:
         raise FolderError(
-            f"{folder} is made of {', '.join(kinds)}; only Transformer, Pooling, then Dense and Normalize can be cut"
+            f"{folder} has {', '.join(kinds)}; only Transformer, Pooling, then Dense and Normalize can be cut"
         )
     settings = _optional_json(folder / "config_sentence_transformers.json")
-    reading = next(
-        (found for name in _BERT_CONFIGS if (found := _optional_json(listed[0][1] / f"sentence_{name}_config.json"))),
-        {},
-    )
+    candidates = (_optional_json(listed[0][1] / f"sentence_{name}_config.json") for name in _BERT_CONFIGS)
+    reading = next((config for config in candidates if config), {})
     return Layout(
         transformer=listed[0][1],
         pooling=Pooling.from_config(read_json(listed[1][1] / "config.json")),
@@ -99,13 +99,13 @@ def write_layout(folder: Path, layout: Layout, width: int) -> None:
 def _read_dense(folder: Path) -> Dense:
     config = read_json(folder / "config.json")
     if config.get("use_residual") or config.get("module_input_name", "sentence_embedding") != "sentence_embedding":
-        raise FolderError(f"the Dense module in {folder} has a residual or reads token states, and cannot be cut")
+        raise FolderError(f"the Dense module in {folder} has a residual or reads token states, so it cannot be cut")
     tensors = read_tensors(folder / "model.safetensors")
     activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
     try:
         return Dense(tensors["linear.weight"].float(), _float(tensors.get("linear.bias")), activation)
     except KeyError as problem:
-        raise FolderError(f"{folder / 'model.safetensors'} holds no linear.weight") from problem
+        raise FolderError(f"{folder / 'model.safetensors'} has no linear.weight; save the model again") from problem
 
 
 def _write_dense(folder: Path, dense: Dense) -> None:
@@ -134,7 +134,7 @@ def read_tensors(path: Path) -> dict[str, torch.Tensor]:
     try:
         return load_file(path)
     except (SafetensorError, OSError, ValueError) as problem:
-        raise FolderError(f"{path} is not a whole safetensors file ({problem}); copy or save it again") from problem
+        raise FolderError(f"{path} is not a complete safetensors file ({problem}); copy or save it again") from problem
 
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:

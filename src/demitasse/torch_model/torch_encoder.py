@@ -34,13 +34,13 @@ from demitasse.torch_model.devices import short_name
 from demitasse.torch_model.readout import Dense, Readout, embed, exit_readout, unit_length
 from demitasse.torch_model.torch_pooling import pool
 
-WINDOWS_ALONE = 2  # windows of text that are read before other processes are asked to help
-WORKERS = 8  # such processes at most, and at most half as many as there are cores
+WINDOWS_ALONE = 2  # windows of text that are tokenized before other processes are started to help
+MAX_PROCESSES = 8  # and at most half as many as there are cores
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TorchEncoder(Encoder):
-    """An encoder on torch. `exits` are the read-outs that were fitted, by depth; other depths use `head`."""
+    """An encoder on torch. `exits` are the fitted readouts by depth; other depths use `head`."""
 
     backbone: Backbone
     reader: Reader
@@ -88,7 +88,7 @@ class TorchEncoder(Encoder):
 
     @cached_property
     def fingerprint(self) -> str:
-        """A name for all that makes the vectors."""
+        """Names everything that makes the vectors."""
         source = self.reader.source
         backend = getattr(source, "backend_tokenizer", None)
         tokenizer = json.dumps(source.get_vocab()) if backend is None else backend.to_str()
@@ -97,7 +97,7 @@ class TorchEncoder(Encoder):
         return fingerprint(facts, self._weights())
 
     def _weights(self) -> Iterator[tuple[str, Any]]:
-        """Every weight by name, one after the other: a large model is never held twice."""
+        """Every weight by name, one at a time: a large model is never in memory twice."""
         named = sorted(self.backbone.model.state_dict().items())
         for index, step in enumerate(self.head):
             named += [(f"head {index} {part}", getattr(step, part, None)) for part in ("weight", "bias")]
@@ -127,12 +127,12 @@ class TorchEncoder(Encoder):
         save(self, folder)
 
     def model_bytes(self, cut: Cut) -> int:
-        """How many bytes of weights the model saved at `cut` holds, its read-out included."""
+        """How many bytes of weights the model saved at `cut` has, with its readout."""
         count = self.backbone.parameters_at(cut.layers)
         readout = [step for step in self.readout(cut.layers) if isinstance(step, Dense)]
         for step in readout:
-            rows = min(cut.dims, len(step.weight)) if step is readout[-1] else len(step.weight)
-            count += rows * (step.weight.shape[1] + (step.bias is not None))
+            outputs = min(cut.dims, len(step.weight)) if step is readout[-1] else len(step.weight)
+            count += outputs * (step.weight.shape[1] + (step.bias is not None))
         return count * self.backbone.model.dtype.itemsize
 
     def readout(self, depth: int) -> Readout:
@@ -150,27 +150,27 @@ class TorchEncoder(Encoder):
     def _embed_windows(
         self, texts: Iterable[str], cuts: Sequence[Cut], prompt: str | None, advance: Callable[[int], None]
     ) -> Iterator[dict[Cut, Vectors]]:
-        """The rows of each window of `texts` at each of `cuts`.
+        """The vectors of each window of `texts` at each of `cuts`.
 
-        A GPU computes one window while the next is tokenised and the last one fetched.
+        A GPU computes one window while the next is tokenized and the one before is copied back.
         """
         prefix = self.reader.prompt(prompt)
         depths = sorted({cut.layers for cut in cuts})
         ahead = 1 if self.device.type == "cuda" else 0
         launched: deque[Launched] = deque()
-        for rows in self._token_windows(texts, prefix, ahead):
-            states = self._launch(rows, depths, prefix, advance)
+        for packed in self._token_windows(texts, prefix, ahead):
+            states = self._launch(packed, depths, prefix, advance)
             with torch.inference_mode():
                 embedded = {depth: embed(self.readout(depth), states[depth]) for depth in depths}
                 vectors = {cut: to_host(unit_length(embedded[cut.layers][:, : cut.dims])) for cut in cuts}
-            launched.append(Launched(vectors))
+            launched.append(Launched(vectors, self.device))
             if len(launched) > ahead:
-                yield launched.popleft().fetched()  # outside the block: a generator would leave its caller in it
+                yield launched.popleft().fetched()  # outside the block, whose mode the caller would otherwise be in
         while launched:
             yield launched.popleft().fetched()
 
     def _token_windows(self, texts: Iterable[str], prefix: str, ahead: int) -> Iterator[PackedTokens]:
-        """The token ids of each window of `texts`, `ahead` windows of them made in another thread."""
+        """The token ids of each window of `texts`, made in another thread `ahead` windows in advance."""
         feed = pace(self.runtime, self.device_kind)
         parts = windows(checked(texts), feed.window, feed.characters)
         if not ahead:
@@ -180,7 +180,7 @@ class TorchEncoder(Encoder):
             pending: deque[Future[PackedTokens]] = deque()
             reader = self.__dict__.get("_busy_reader", self.reader)
             for count, part in enumerate(parts):
-                if count == WINDOWS_ALONE:  # much text: worth the start of other processes
+                if count == WINDOWS_ALONE:  # much text: worth starting other processes
                     reader = self._busy_reader
                 pending.append(thread.submit(reader.read, part, prefix))
                 if len(pending) > ahead:
@@ -190,31 +190,32 @@ class TorchEncoder(Encoder):
 
     @cached_property
     def _busy_reader(self) -> Reader:
-        """The reader, its words looked up by other processes where there are cores to spare."""
-        workers = min(WORKERS, cores() // 2)
-        if not isinstance(self.reader.tokenizer, WordCache) or workers < 1:
+        """The reader, with other processes doing the tokenizing where there are cores to spare."""
+        processes = min(MAX_PROCESSES, cores() // 2)
+        if not isinstance(self.reader.tokenizer, WordCache) or processes < 1:
             return self.reader
-        return replace(self.reader, tokenizer=WordProcesses(self.reader.tokenizer, workers))
+        return replace(self.reader, tokenizer=WordProcesses(self.reader.tokenizer, processes))
 
     def _window_states(self, window: Sequence[str], depths: Sequence[int], prefix: str) -> dict[int, Tensor]:
-        """The states of `window` in its own order."""
+        """The states of `window`, in its order."""
         return self._launch(self.reader.read(window, prefix), depths, prefix, lambda steps: None)
 
     def _launch(
-        self, rows: PackedTokens, depths: Sequence[int], prefix: str, advance: Callable[[int], None]
+        self, packed: PackedTokens, depths: Sequence[int], prefix: str, advance: Callable[[int], None]
     ) -> dict[int, Tensor]:
-        """The states of texts in their order, computed with those of like length together; a GPU may still be at it."""
+        """The states of texts in order, computed in batches of similar length; a GPU may still be computing them."""
         prompt_tokens = 0 if self.pooling.include_prompt else self.reader.prompt_tokens(prefix)
         feed = pace(self.runtime, self.device_kind)
-        packed = DeviceTokens(rows, token_batches(rows.lengths.tolist(), feed.budget, feed.least), self.device)
+        batches = token_batches(packed.lengths.tolist(), feed.budget, feed.least)
+        on_device = DeviceTokens(packed, batches, self.device)
         parts: dict[int, list[Tensor]] = {
             depth: [torch.empty(0, self.state_dims, device=self.device)] for depth in depths
         }
         lanes = Lanes(self.device)
         with torch.inference_mode():
-            for number in range(len(packed)):
+            for number in range(len(on_device)):
                 with lanes.next():
-                    ids, mask, padded = packed.batch(number, self.reader.pad_id)
+                    ids, mask, padded = on_device.batch(number, self.reader.pad_id)
                     # Where nothing is padded, attention without a mask is faster.
                     inputs = {"input_ids": ids, "attention_mask": mask} if padded else {"input_ids": ids}
                     pooled = partial(pool, self.pooling, mask=mask, prompt_tokens=prompt_tokens)
@@ -223,5 +224,5 @@ class TorchEncoder(Encoder):
                 advance(len(ids))
             lanes.join(parts)
             joined = {depth: torch.cat(states) for depth, states in parts.items()}
-        places = packed.order.argsort()
-        return {depth: states[places] for depth, states in joined.items()}
+        positions = on_device.order.argsort()
+        return {depth: states[positions] for depth, states in joined.items()}
