@@ -21,7 +21,7 @@ def test_cuts_compare_by_layers_then_dims(one: Cut, other: Cut) -> None:
 
 
 @given(cuts, cuts)
-def test_a_cut_is_within_exactly_what_is_as_deep_and_as_wide(cut: Cut, full: Cut) -> None:
+def test_a_cut_fits_what_is_at_least_as_deep_and_as_wide(cut: Cut, full: Cut) -> None:
     assert cut.fits(full) == (cut.layers <= full.layers and cut.dims <= full.dims)
     if cut.fits(full):
         assert cut.within(full) is cut
@@ -42,12 +42,12 @@ def test_a_grid_takes_iterators() -> None:
 
 
 @pytest.mark.parametrize("text", [" 6x128 ", "6X128", "6 x 128", "6×128"])
-def test_cuts_are_read_as_people_write_them(text: str) -> None:
+def test_cuts_are_parsed_as_people_write_them(text: str) -> None:
     assert Cut.parse(text) == Cut(6, 128)
 
 
 @pytest.mark.parametrize("text", ["", "6", "6,128", "x128", "6x", "-1x8", "6x12.5", "6x128x2", "٦x١", "1" * 12 + "x1"])
-def test_what_is_no_cut_is_refused(text: str) -> None:
+def test_text_that_is_not_a_cut_is_refused(text: str) -> None:
     with pytest.raises(CutError, match="write layers x dims, such as '6x128'"):
         Cut.parse(text)
 

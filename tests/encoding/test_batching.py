@@ -9,7 +9,7 @@ from demitasse.encoding.batching import token_batches, windows
 
 
 @given(st.lists(st.integers(1, 600)), st.integers(1, 4096))
-def test_every_row_is_in_one_batch_within_the_budget(lengths: list[int], budget: int) -> None:
+def test_every_text_is_in_one_batch_within_the_budget(lengths: list[int], budget: int) -> None:
     batches = token_batches(lengths, budget)
     assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
     for batch in batches:
@@ -24,14 +24,16 @@ def test_batches_go_from_long_to_short(lengths: list[int], budget: int) -> None:
 
 
 @given(st.lists(st.integers(1, 600)), st.integers(600, 4096), st.integers(1, 2000))
-def test_uneven_rows_part_once_a_batch_is_large(lengths: list[int], budget: int, least: int) -> None:
+def test_much_shorter_texts_start_another_batch_once_one_is_large(lengths: list[int], budget: int, least: int) -> None:
     batches = token_batches(lengths, budget, least)
     assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
     for batch in batches:
-        rows = [lengths[index] for index in batch]
-        assert len(rows) * rows[0] <= budget
-        # Whoever is much shorter than the longest came while the batch was still small.
-        assert all(5 * row >= 4 * rows[0] or place * rows[0] < least for place, row in enumerate(rows))
+        longest = lengths[batch[0]]
+        assert len(batch) * longest <= budget
+        # A text much shorter than the longest was added while the batch was still small.
+        assert all(
+            5 * lengths[index] >= 4 * longest or position * longest < least for position, index in enumerate(batch)
+        )
 
 
 @given(st.lists(st.text()), st.integers(1, 50), st.integers(1, 100))
@@ -44,7 +46,7 @@ def test_windows_keep_order_and_size(texts: list[str], size: int, characters: in
         assert sum(map(len, window[:-1])) < characters
 
 
-def test_windows_read_no_further_than_they_give() -> None:
+def test_windows_read_no_further_than_needed() -> None:
     source = map(str, count())
     assert list(islice(windows(source, 3), 2)) == [["0", "1", "2"], ["3", "4", "5"]]
     assert next(source) == "6"

@@ -34,7 +34,7 @@ def copy(tmp_path: Path) -> Path:
     return Path(shutil.copytree(BUILT_IN, tmp_path / "copy"))
 
 
-def test_rows_are_unit_float32_in_input_order(blocks: Encoder) -> None:
+def test_vectors_are_unit_length_float32_in_input_order(blocks: Encoder) -> None:
     vectors = blocks.encode(TEXTS)
     assert vectors.shape == (60, 384)
     assert vectors.dtype == np.float32
@@ -42,7 +42,7 @@ def test_rows_are_unit_float32_in_input_order(blocks: Encoder) -> None:
     np.testing.assert_allclose(blocks.encode(TEXTS[::-1])[::-1], vectors, atol=1e-5)
 
 
-def test_meaning_is_near(blocks: Encoder) -> None:
+def test_similar_meanings_are_close(blocks: Encoder) -> None:
     for cut in (Cut(6, 384), Cut(3, 128), Cut(1, 64), Cut(0, 128)):
         small = blocks.cut(*cut)
         same, other, question = small.encode(
@@ -51,16 +51,16 @@ def test_meaning_is_near(blocks: Encoder) -> None:
         assert question @ same > question @ other + 0.2
 
 
-def test_a_vector_is_the_same_alone_and_in_company(blocks: Encoder) -> None:
+def test_a_vector_is_the_same_alone_and_in_a_batch(blocks: Encoder) -> None:
     together = blocks.encode(TEXTS)
     alone = np.concatenate([blocks.encode([text]) for text in TEXTS])
     np.testing.assert_allclose(together, alone, atol=1e-5)
 
 
-def test_cuts_from_one_pass_are_those_made_apart(blocks: Encoder) -> None:
+def test_cuts_from_one_pass_equal_separate_cuts(blocks: Encoder) -> None:
     cuts = grid([0, 1, 6], [32, 384])
-    for cut, rows in blocks.encode_cuts(TEXTS, cuts).items():
-        np.testing.assert_allclose(rows, blocks.cut(*cut).encode(TEXTS), atol=1e-5)
+    for cut, vectors in blocks.encode_cuts(TEXTS, cuts).items():
+        np.testing.assert_allclose(vectors, blocks.cut(*cut).encode(TEXTS), atol=1e-5)
 
 
 def test_only_the_blocks_of_the_cut_are_opened(copy: Path) -> None:
@@ -72,7 +72,7 @@ def test_only_the_blocks_of_the_cut_are_opened(copy: Path) -> None:
     assert encoder.blocks.opened == ["embeddings", "exit_2", "layer_1", "layer_2"]
 
 
-def test_a_saved_cut_holds_only_its_blocks(blocks: Encoder, tmp_path: Path) -> None:
+def test_a_saved_cut_has_only_its_blocks(blocks: Encoder, tmp_path: Path) -> None:
     blocks.cut(layers=1, dims=64).save(tmp_path / "small")
     files = {path.name for path in (tmp_path / "small").iterdir()}
     assert files == {MANIFEST, "tokenizer.json", *(f"{name}.onnx" for name in names_at(1))}
@@ -83,7 +83,7 @@ def test_a_saved_cut_holds_only_its_blocks(blocks: Encoder, tmp_path: Path) -> N
         again.cut(layers=2)
 
 
-def test_a_saved_cut_says_what_it_is_a_cut_of(blocks: Encoder, tmp_path: Path) -> None:
+def test_the_manifest_of_a_saved_cut_keeps_what_still_holds(blocks: Encoder, tmp_path: Path) -> None:
     small = blocks.cut(layers=2, dims=100)
     small.save(tmp_path / "small")
     again = load(tmp_path / "small")
@@ -100,7 +100,7 @@ def test_a_saved_cut_says_what_it_is_a_cut_of(blocks: Encoder, tmp_path: Path) -
     ]
 
 
-def test_a_cut_of_a_cut_can_be_saved_where_it_came_from(blocks: Encoder, tmp_path: Path) -> None:
+def test_a_cut_can_replace_the_folder_it_was_loaded_from(blocks: Encoder, tmp_path: Path) -> None:
     blocks.cut(layers=2, dims=100).save(tmp_path / "small")
     expected = blocks.cut(1, 32).encode(TEXTS)
     load(tmp_path / "small").cut(1, 32).save(tmp_path / "small")
@@ -108,7 +108,7 @@ def test_a_cut_of_a_cut_can_be_saved_where_it_came_from(blocks: Encoder, tmp_pat
     assert not (tmp_path / "small" / "layer_2.onnx").exists()
 
 
-def test_a_stream_is_read_a_window_or_two_ahead(blocks: Encoder) -> None:
+def test_a_stream_is_read_at_most_two_windows_ahead(blocks: Encoder) -> None:
     read = 0
 
     def endless() -> object:
@@ -117,12 +117,12 @@ def test_a_stream_is_read_a_window_or_two_ahead(blocks: Encoder) -> None:
             read += 1
             yield "a small cup"
 
-    rows = list(islice(blocks.cut(layers=0).encode_iter(endless()), 3))  # type: ignore[arg-type]
-    assert len(rows) == 3
+    vectors = list(islice(blocks.cut(layers=0).encode_iter(endless()), 3))  # type: ignore[arg-type]
+    assert len(vectors) == 3
     assert read == 2 * pace("blocks", "cpu").window
 
 
-def test_nothing_to_encode_gives_no_rows(blocks: Encoder) -> None:
+def test_no_texts_give_no_vectors(blocks: Encoder) -> None:
     assert blocks.encode([]).shape == (0, 384)
     assert list(blocks.encode_iter([])) == []
 
@@ -143,11 +143,11 @@ def test_threads_may_share_an_encoder(copy: Path) -> None:
     expected = encoder.cut(layers=2).encode(TEXTS)
     fresh = load(copy)
     with ThreadPoolExecutor(6) as pool:
-        for rows in pool.map(lambda _: fresh.cut(layers=2).encode(TEXTS), range(12)):
-            np.testing.assert_allclose(rows, expected, atol=1e-5)
+        for vectors in pool.map(lambda _: fresh.cut(layers=2).encode(TEXTS), range(12)):
+            np.testing.assert_allclose(vectors, expected, atol=1e-5)
 
 
-def test_it_is_not_fitted(blocks: Encoder) -> None:
+def test_blocks_cannot_be_fitted(blocks: Encoder) -> None:
     with pytest.raises(DataError, match="cannot be fitted; load the model it was exported from"):
         fit_exits(blocks, TEXTS)
 
@@ -197,7 +197,7 @@ def test_broken_folders_are_named(name: str, copy: Path) -> None:
 
 
 @pytest.mark.posix
-def test_a_read_only_folder_and_home_are_enough(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neither_the_folder_nor_the_home_need_be_writable(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is cached beside the model or at home, so neither need be writable."""
     monkeypatch.setenv("HOME", "/nonexistent")
     for path in (copy, *copy.iterdir()):
@@ -208,7 +208,7 @@ def test_a_read_only_folder_and_home_are_enough(copy: Path, monkeypatch: pytest.
     os.chmod(copy, 0o755)
 
 
-def test_a_precision_or_device_that_is_not_there() -> None:
+def test_a_dtype_or_device_that_is_not_available_is_refused() -> None:
     with pytest.raises(DeviceError, match="holds int8 blocks, so dtype 'float16' cannot be chosen"):
         load(dtype="float16")
     with pytest.raises(DeviceError, match=r"device 'cuda' is not offered .*; use 'cpu'"):

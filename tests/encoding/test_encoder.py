@@ -16,7 +16,7 @@ from demitasse.torch_model.hf_tokenizer import batch_tokenizer
 TEXTS = zoo.sentences(40)
 
 
-def test_rows_are_unit_float32_in_input_order(encoder: Encoder) -> None:
+def test_vectors_are_unit_length_float32_in_input_order(encoder: Encoder) -> None:
     vectors = encoder.encode(TEXTS)
     assert vectors.shape == (40, 32)
     assert vectors.dtype == np.float32
@@ -49,7 +49,7 @@ def test_the_full_encoder_gives_what_sentence_transformers_gives(model_folder: C
         np.testing.assert_allclose(load(folder).encode(TEXTS), theirs, atol=1e-5)
 
 
-def test_a_cut_copies_no_weights_and_leaves_the_original_alone(encoder: Encoder) -> None:
+def test_a_cut_copies_no_weights_and_does_not_change_the_original(encoder: Encoder) -> None:
     before = encoder.encode(TEXTS)
     small = encoder.cut(layers=2, dims=8)
     assert small.full == Cut(2, 8)
@@ -59,7 +59,7 @@ def test_a_cut_copies_no_weights_and_leaves_the_original_alone(encoder: Encoder)
     assert {id(p) for p in small.backbone.model.parameters()} <= shared
 
 
-def test_fewer_dims_are_the_first_dims_made_unit(encoder: Encoder) -> None:
+def test_fewer_dims_are_the_first_dims_at_unit_length(encoder: Encoder) -> None:
     prefix = encoder.encode(TEXTS)[:, :8]
     expected = prefix / np.linalg.norm(prefix, axis=1, keepdims=True)
     np.testing.assert_allclose(encoder.cut(dims=8).encode(TEXTS), expected, atol=1e-6)
@@ -82,7 +82,7 @@ def test_one_pass_gives_what_each_cut_gives(name: str, model_folder: Callable[..
         np.testing.assert_allclose(at_once[cut], encoder.cut(*cut).encode(TEXTS), atol=1e-5)
 
 
-def test_cuts_out_of_reach_are_refused(encoder: Encoder) -> None:
+def test_cuts_that_do_not_fit_are_refused(encoder: Encoder) -> None:
     with pytest.raises(CutError, match="cut 4x32 is deeper than this encoder"):
         encoder.cut(layers=4)
     with pytest.raises(CutError, match="cut 3x33 is wider than this encoder"):
@@ -102,8 +102,8 @@ def test_an_endless_stream_is_read_a_window_at_a_time(encoder: Encoder) -> None:
             read += 1
             yield TEXTS[read % 40]
 
-    rows = encoder.cut(layers=0).encode_iter(stream())
-    first = next(rows)
+    vectors = encoder.cut(layers=0).encode_iter(stream())
+    first = next(vectors)
     assert read == pace(encoder.runtime, encoder.device_kind).window
     np.testing.assert_allclose(first, encoder.cut(layers=0).encode([TEXTS[1]])[0], atol=1e-5)
 
@@ -123,11 +123,11 @@ def test_long_work_is_shown(
     assert capsys.readouterr().err == ""
 
 
-def test_encode_iter_gives_the_rows_of_encode(encoder: Encoder) -> None:
+def test_encode_iter_gives_the_vectors_of_encode(encoder: Encoder) -> None:
     np.testing.assert_array_equal(np.stack(list(encoder.encode_iter(iter(TEXTS)))), encoder.encode(TEXTS))
 
 
-def test_nothing_to_encode_gives_no_rows(encoder: Encoder) -> None:
+def test_no_texts_give_no_vectors(encoder: Encoder) -> None:
     assert encoder.encode([]).shape == (0, 32)
     assert encoder.encode_cuts([], [Cut(1, 8)])[Cut(1, 8)].shape == (0, 8)
     assert list(encoder.encode_iter([])) == []
@@ -143,7 +143,7 @@ def test_strange_texts_have_defined_vectors(name: str, model_folder: Callable[..
     np.testing.assert_allclose(vectors[4], vectors[5], atol=1e-5)  # a megabyte is cut off at 32 tokens
 
 
-def test_a_tokenizer_that_makes_nothing_of_an_empty_text(encoder: Encoder) -> None:
+def test_a_tokenizer_that_gives_no_tokens_for_an_empty_text(encoder: Encoder) -> None:
     bare = zoo.tokenizer()
     bare.backend_tokenizer.post_processor = None
     without = replace(encoder, reader=replace(encoder.reader, tokenizer=batch_tokenizer(bare, 32)))
@@ -175,13 +175,13 @@ def test_a_default_prompt_is_used_unless_another_is_chosen(encoder: Encoder) -> 
 def test_a_prompt_can_be_left_out_of_the_pooling(encoder: Encoder) -> None:
     apart = replace(encoder, pooling=replace(encoder.pooling, include_prompt=False))
     states = apart.states(["mix tor"], [0], prompt="query")[0]
-    # At depth 0 of a BERT the state of a token knows its place but not its neighbours: [CLS] kan lor | mix tor [SEP]
+    # At depth 0 of a BERT the state of a token knows its position but not its neighbours: [CLS] kan lor | mix tor [SEP]
     ids, mask = map(torch.from_numpy, apart.reader.padded(apart.reader.read(["kan lor mix tor"]), [0]))
     inputs = {"input_ids": ids, "attention_mask": mask}
     tokens = apart.backbone.states(inputs, [0], lambda hidden: hidden)[0].detach()
     np.testing.assert_allclose(states[0].numpy(), tokens[0, 3:].mean(0).numpy(), atol=1e-6)
 
 
-def test_an_encoder_says_what_it_is(encoder: Encoder) -> None:
+def test_the_repr_of_an_encoder(encoder: Encoder) -> None:
     assert repr(encoder) == "Encoder(3x32, BertModel, mean, cpu)"
     assert repr(encoder.cut(2, 8)) == "Encoder(2x8, BertModel, mean, cpu)"

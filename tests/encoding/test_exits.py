@@ -15,7 +15,7 @@ TARGETS = unit_length(unit_length(STATES) @ MAP.T + 0.3)
 
 
 def slow(states: np.ndarray, targets: np.ndarray, regularizer: float) -> np.ndarray:
-    """The formula of the module's docstring, all rows at once, in double precision."""
+    """The formula of the module's docstring, all texts at once, in double precision."""
     x = states / np.linalg.norm(states, axis=1, keepdims=True)
     x = np.concatenate([x, np.ones((len(x), 1))], axis=1).astype(np.float64)
     gram = x.T @ x
@@ -34,19 +34,19 @@ def test_the_closed_form_is_the_ridge_solution(regularizer: float) -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=6))
-def test_the_windows_of_a_stream_do_not_matter(sizes: list[int]) -> None:
+def test_moments_do_not_depend_on_the_windows_of_a_stream(sizes: list[int]) -> None:
     whole, parts = Moments(12, 7), Moments(12, 7)
-    rows = min(sum(sizes), len(STATES))
-    whole.add(STATES[:rows], TARGETS[:rows])
+    count = min(sum(sizes), len(STATES))
+    whole.add(STATES[:count], TARGETS[:count])
     start = 0
     for size in sizes:
-        parts.add(STATES[start : min(start + size, rows)], TARGETS[start : min(start + size, rows)])
-        start = min(start + size, rows)
-    assert parts.rows == whole.rows == rows
+        parts.add(STATES[start : min(start + size, count)], TARGETS[start : min(start + size, count)])
+        start = min(start + size, count)
+    assert parts.count == whole.count == count
     np.testing.assert_allclose(parts.solve(1e-2).weight, whole.solve(1e-2).weight, atol=1e-4)
 
 
-def test_lambda_is_chosen_on_held_out_rows() -> None:
+def test_lambda_is_chosen_on_held_out_texts() -> None:
     noisy = unit_length(TARGETS + RANDOM.normal(size=TARGETS.shape, scale=0.8))
     few, many = Moments(12, 7), Moments(12, 7)
     few.add(STATES[:15], noisy[:15])

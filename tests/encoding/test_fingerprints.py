@@ -25,7 +25,7 @@ def tiny(model_folder: Callable[..., Path]) -> TorchEncoder:
 
 
 @pytest.mark.parametrize("name", zoo.BUILD)
-def test_it_survives_saving_and_loading(name: str, model_folder: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_fingerprint_survives_saving(name: str, model_folder: Callable[..., Path], tmp_path: Path) -> None:
     encoder = load(model_folder(name), device="cpu")
     encoder.save(tmp_path / "whole")
     assert load(tmp_path / "whole", device="cpu").fingerprint == encoder.fingerprint
@@ -34,7 +34,7 @@ def test_it_survives_saving_and_loading(name: str, model_folder: Callable[..., P
     assert load(tmp_path / "small", device="cpu").fingerprint == small.fingerprint != encoder.fingerprint
 
 
-def test_exits_survive_too(encoder: Encoder, sentences: list[str], tmp_path: Path) -> None:
+def test_a_fingerprint_with_exits_survives_too(encoder: Encoder, sentences: list[str], tmp_path: Path) -> None:
     elastic = fit_exits(encoder, sentences, order=False, refine=False)
     elastic.save(tmp_path / "m")
     assert load(tmp_path / "m", device="cpu").fingerprint == elastic.fingerprint != encoder.fingerprint
@@ -45,7 +45,7 @@ def sentences() -> list[str]:
     return zoo.sentences(300)
 
 
-def test_whatever_changes_a_vector_changes_it(tiny: TorchEncoder, model_folder: Callable[..., Path]) -> None:
+def test_what_changes_a_vector_changes_the_fingerprint(tiny: TorchEncoder, model_folder: Callable[..., Path]) -> None:
     reader, (dense, *rest) = tiny.reader, [step for step in tiny.head if hasattr(step, "weight")]
     assert not rest
     moved = replace(dense, bias=dense.bias + 1e-3)
@@ -67,7 +67,7 @@ def test_whatever_changes_a_vector_changes_it(tiny: TorchEncoder, model_folder: 
     assert all(len(name) == 64 for name in names)
 
 
-def test_one_weight_is_enough(tiny: TorchEncoder, model_folder: Callable[..., Path]) -> None:
+def test_one_weight_changes_the_fingerprint(tiny: TorchEncoder, model_folder: Callable[..., Path]) -> None:
     other = load(model_folder("BERT", dense=16), device="cpu")
     assert other.fingerprint == tiny.fingerprint
     again = load(model_folder("BERT", dense=16), device="cpu")
@@ -77,7 +77,7 @@ def test_one_weight_is_enough(tiny: TorchEncoder, model_folder: Callable[..., Pa
     assert again.fingerprint != tiny.fingerprint
 
 
-def test_where_the_tokenizer_cuts_off_for_itself_is_no_part_of_it(model_folder: Callable[..., Path]) -> None:
+def test_truncation_set_in_the_tokenizer_is_not_part_of_the_fingerprint(model_folder: Callable[..., Path]) -> None:
     encoder = load(model_folder("BERT"), device="cpu")
     assert isinstance(encoder, TorchEncoder)
     before = encoder.fingerprint
@@ -99,7 +99,7 @@ def test_number_formats_and_exports_differ(model_folder: Callable[..., Path], tm
     assert len({encoder.fingerprint, half.fingerprint, *(one.fingerprint for one in blocks)}) == 4
 
 
-def test_blocks_keep_it_when_copied_and_cut(tmp_path: Path) -> None:
+def test_the_fingerprint_of_blocks_survives_copying_and_cutting(tmp_path: Path) -> None:
     built_in = load()
     shutil.copytree(BUILT_IN, tmp_path / "copy")
     assert load(tmp_path / "copy").fingerprint == built_in.fingerprint
@@ -108,7 +108,7 @@ def test_blocks_keep_it_when_copied_and_cut(tmp_path: Path) -> None:
     assert load(tmp_path / "small").fingerprint == small.fingerprint != built_in.fingerprint
 
 
-def test_it_is_worked_out_once(tiny: TorchEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fingerprint_is_computed_once(tiny: TorchEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     first = tiny.fingerprint
     monkeypatch.setattr(np, "ascontiguousarray", lambda array: pytest.fail("worked out again"))
     assert tiny.fingerprint == first

@@ -10,20 +10,20 @@ LISTS = st.lists(st.lists(st.integers(0, 30000), max_size=9), min_size=1, max_si
 
 
 @given(LISTS, st.data())
-def test_padded_rows_are_the_rows(rows: list[list[int]], data: st.DataObject) -> None:
-    packed = PackedTokens.of(rows).without_empty(5)
-    chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1))
+def test_padded_batches_have_the_token_ids(texts: list[list[int]], data: st.DataObject) -> None:
+    packed = PackedTokens.of(texts).without_empty(5)
+    chosen = data.draw(st.lists(st.integers(0, len(texts) - 1), min_size=1))
     ids, mask = packed.padded(chosen, fill=1)
     assert ids.shape == mask.shape
-    for place, index in enumerate(chosen):
-        row = rows[index] or [5]
-        assert ids[place][: len(row)].tolist() == row == packed.ids_of(index)
-        assert mask[place].tolist() == [1] * len(row) + [0] * (ids.shape[1] - len(row))
-        assert (ids[place][len(row) :] == 1).all()
+    for position, index in enumerate(chosen):
+        tokens = texts[index] or [5]
+        assert ids[position][: len(tokens)].tolist() == tokens == packed.ids_of(index)
+        assert mask[position].tolist() == [1] * len(tokens) + [0] * (ids.shape[1] - len(tokens))
+        assert (ids[position][len(tokens) :] == 1).all()
 
 
 @given(st.lists(LISTS, min_size=1, max_size=4))
-def test_joined_rows_keep_their_order(parts: list[list[list[int]]]) -> None:
+def test_joined_tokens_keep_their_order(parts: list[list[list[int]]]) -> None:
     joined = PackedTokens.joined([PackedTokens.of(part) for part in parts])
     flat = [row for part in parts for row in part]
     assert [joined.ids_of(index) for index in range(len(joined))] == flat

@@ -9,14 +9,14 @@ from demitasse.encoding.text_checks import checked, prompt_text
 
 
 @given(st.text(alphabet=st.characters()))
-def test_any_text_becomes_one_that_utf8_can_write(text: str) -> None:
+def test_any_text_becomes_valid_utf8(text: str) -> None:
     (clean,) = checked([text])
     clean.encode("utf-8")
     if not any(0xD800 <= ord(letter) < 0xE000 for letter in text):
         assert clean == text
 
 
-def test_two_halves_that_belong_together_are_joined() -> None:
+def test_two_halves_of_a_pair_become_one_character() -> None:
     assert list(checked(["\ud83d\ude00", "a\ude00b"])) == ["😀", "a�b"]
 
 
@@ -27,13 +27,13 @@ def test_one_string_is_refused_with_the_cure(texts: object) -> None:
 
 
 @pytest.mark.parametrize("texts", [None, 3])
-def test_what_is_no_list_is_refused(texts: object) -> None:
+def test_anything_but_a_list_is_refused(texts: object) -> None:
     with pytest.raises(DataError, match="must be a list of strings"):
         checked(texts)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("bad", "named"), [(None, "None"), (3.5, "float"), (b"x", "bytes"), (["a"], "list")])
-def test_a_bad_text_is_named_by_its_place(bad: object, named: str) -> None:
+def test_a_bad_text_is_named_by_its_position(bad: object, named: str) -> None:
     with pytest.raises(DataError, match=f"text 2 is .*{named}"):
         list(checked(["a", "b", bad]))  # type: ignore[list-item]
 

@@ -25,7 +25,7 @@ def fitted(encoder: Encoder) -> Encoder:
 
 
 @pytest.mark.parametrize("name", ["BERT", "MPNet", "DistilBERT", "ModernBERT", "NomicBert", "Qwen3"])
-def test_fp32_blocks_are_torch_at_every_depth(name: str, model_folder: Callable[..., Path], tmp_path: Path) -> None:
+def test_fp32_blocks_match_torch_at_every_depth(name: str, model_folder: Callable[..., Path], tmp_path: Path) -> None:
     modes = "last" if name == "Qwen3" else "mean"
     # Two layers: one that gets the embeddings and one that gets the states of a layer; of ModernBERT's two kinds, both.
     encoder = load(model_folder(name, modes=modes), device="cpu").cut(layers=2)
@@ -56,12 +56,12 @@ def test_int8_blocks_are_close_at_every_depth_and_smaller(fitted: Encoder, tmp_p
     assert repr(blocks) == "Encoder(1x32, BertModel, mean, exits at 0-1, int8 blocks, cpu)"
     assert blocks.record["objective"]["name"] == "exits"
     exact = shallow.encode_cuts(TEXTS, grid(range(2), [32]))
-    for cut, rows in blocks.encode_cuts(TEXTS, list(exact)).items():
-        assert (rows * exact[cut]).sum(1).mean() > 0.99
+    for cut, vectors in blocks.encode_cuts(TEXTS, list(exact)).items():
+        assert (vectors * exact[cut]).sum(1).mean() > 0.99
 
 
 @pytest.mark.parametrize("format", ["onnx", "onnx-int8"])
-def test_one_graph_gives_unit_vectors_of_its_own_cut(format: str, fitted: Encoder, tmp_path: Path) -> None:
+def test_one_graph_gives_unit_vectors_of_its_cut(format: str, fitted: Encoder, tmp_path: Path) -> None:
     small = fitted.cut(layers=2, dims=8)
     done = export(small, tmp_path / "graph", format=format, sentences=zoo.sentences(200))
     assert done.cut == Cut(2, 8)

@@ -32,9 +32,9 @@ def linear() -> onnx.ModelProto:
 
 def feeds(outlier: float = 1.0) -> list[dict[str, np.ndarray]]:
     # Every channel as large as the others, but for the outlier.
-    rows = np.random.default_rng(2).uniform(-1, 1, (8, 4, 10, 32)).astype(np.float32)
-    rows[..., 3] *= outlier
-    return [{"x": batch} for batch in rows]
+    batches = np.random.default_rng(2).uniform(-1, 1, (8, 4, 10, 32)).astype(np.float32)
+    batches[..., 3] *= outlier
+    return [{"x": batch} for batch in batches]
 
 
 def error(exact: onnx.ModelProto, small: onnx.ModelProto, given: list[dict[str, np.ndarray]]) -> float:
@@ -50,7 +50,7 @@ def test_a_product_in_int8_is_close_and_keeps_its_bias() -> None:
     assert error(linear(), small, given) < 0.02
 
 
-def test_an_outlying_channel_is_evened_out_first() -> None:
+def test_an_outlier_channel_is_smoothed_first() -> None:
     given = feeds(outlier=100)
     small = quantized(linear(), given)
     assert "Mul" in [node.op_type for node in small.graph.node]
@@ -80,7 +80,7 @@ def test_only_large_tables_are_stored_in_int8(rows: int) -> None:
     assert (len(small.SerializeToString()) < len(exact.SerializeToString()) / 3) == (rows == 300)
 
 
-def test_the_original_is_left_alone() -> None:
+def test_the_original_is_not_changed() -> None:
     exact = linear()
     before = exact.SerializeToString()
     quantized(exact, feeds())

@@ -22,7 +22,7 @@ def fill(folder: Path, text: str) -> None:
     (folder / "sub" / "data").write_text(text)
 
 
-def test_a_folder_appears_whole(tmp_path: Path) -> None:
+def test_a_folder_appears_complete(tmp_path: Path) -> None:
     target = tmp_path / "deep" / "er" / "m"
     with new_folder(target, MARK) as aside:
         fill(aside, "one")
@@ -96,7 +96,7 @@ def test_a_disk_that_fails_is_not_ignored(tmp_path: Path, monkeypatch: pytest.Mo
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_appears_whole_with_usual_rights(tmp_path: Path) -> None:
+def test_a_file_appears_complete_with_the_usual_permissions(tmp_path: Path) -> None:
     with new_file(tmp_path / "f") as file:
         file.write(b"text")
         assert not (tmp_path / "f").exists()
@@ -106,7 +106,7 @@ def test_a_file_appears_whole_with_usual_rights(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("there", ["file", "folder"])
-def test_what_is_not_ours_is_not_replaced(there: str, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_ours_is_not_replaced(there: str, tmp_path: Path) -> None:
     target = tmp_path / "m"
     if there == "file":
         target.write_text("mine")
@@ -118,7 +118,7 @@ def test_what_is_not_ours_is_not_replaced(there: str, tmp_path: Path) -> None:
     assert target.exists()
 
 
-def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
+def test_an_empty_folder_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
     with new_folder(tmp_path / "m", MARK) as aside:
         fill(aside, "one")

@@ -22,7 +22,7 @@ def whole(hidden: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("name", zoo.BUILD)
-def test_every_state_is_what_the_truncated_model_puts_out(name: str, side: str) -> None:
+def test_every_state_is_the_output_of_the_truncated_model(name: str, side: str) -> None:
     model = zoo.build(name)
     backbone = find_backbone(model)
     batch = zoo.padded_batch(model, side)
@@ -66,7 +66,7 @@ def test_the_final_norm_is_found_and_matters(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", zoo.BUILD)
-def test_truncation_shares_weights_and_leaves_the_model_alone(name: str) -> None:
+def test_truncation_shares_weights_and_does_not_change_the_model(name: str) -> None:
     model = zoo.build(name)
     before = model.config.to_dict()
     backbone = find_backbone(model)
@@ -79,7 +79,7 @@ def test_truncation_shares_weights_and_leaves_the_model_alone(name: str) -> None
 
 
 @pytest.mark.parametrize("name", zoo.BUILD)
-def test_a_truncated_model_is_read_back_the_same(name: str, tmp_path: Path) -> None:
+def test_a_truncated_model_survives_saving_and_loading(name: str, tmp_path: Path) -> None:
     model = zoo.build(name)
     backbone = find_backbone(model)
     batch = zoo.padded_batch(model, "right")

@@ -23,12 +23,12 @@ def test_a_model_sliced_by_hand_is_refused(tmp_path: Path) -> None:
         read_model(str(tmp_path), torch.float32, CPU)
 
 
-def test_weights_stored_in_less_are_read_as_float32(tmp_path: Path) -> None:
+def test_weights_stored_in_half_precision_are_read_as_float32(tmp_path: Path) -> None:
     zoo.build("Qwen3").to(torch.bfloat16).save_pretrained(tmp_path)
     assert read_model(str(tmp_path), torch.float32, CPU).dtype is torch.float32
 
 
-def test_a_whole_t5_is_read_as_its_encoder(tmp_path: Path) -> None:
+def test_a_full_t5_is_read_as_its_encoder(tmp_path: Path) -> None:
     config = zoo.build("T5 encoder").config
     tf.T5Model(config).save_pretrained(tmp_path)
     backbone = find_backbone(read_model(str(tmp_path), torch.float32, CPU))

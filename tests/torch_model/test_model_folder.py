@@ -60,7 +60,7 @@ def test_saved_cuts_open_here_and_in_sentence_transformers(
 
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(layers=st.integers(0, 3), dims=st.integers(1, 32), exits=st.booleans(), seed=st.integers(0, 9))
-def test_any_cut_comes_back_as_it_was(
+def test_any_cut_survives_saving_and_loading(
     layers: int, dims: int, exits: bool, seed: int, encoder: Encoder, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     original = (with_exits(encoder, seed) if exits else encoder).cut(layers, dims)
@@ -75,7 +75,7 @@ def test_any_cut_comes_back_as_it_was(
     np.testing.assert_allclose(back.cut(*smaller).encode(TEXTS), original.cut(*smaller).encode(TEXTS), atol=1e-5)
 
 
-def test_a_folder_in_half_precision_runs_in_single(encoder: Encoder, tmp_path: Path) -> None:
+def test_a_folder_in_half_precision_runs_in_float32(encoder: Encoder, tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
     ordered = with_exits(encoder)
@@ -87,7 +87,7 @@ def test_a_folder_in_half_precision_runs_in_single(encoder: Encoder, tmp_path: P
         np.testing.assert_allclose(now, before, atol=5e-3)
 
 
-def test_what_is_saved_says_what_it_is(encoder: Encoder, tmp_path: Path) -> None:
+def test_the_manifest_of_a_saved_model(encoder: Encoder, tmp_path: Path) -> None:
     made = replace(
         with_exits(encoder),
         record={
@@ -130,7 +130,7 @@ def test_plain_transformers_folders_are_mean_pooled(tmp_path: Path) -> None:
     assert encoder.reader.max_tokens == 64
 
 
-def test_positions_that_start_behind_the_padding_are_not_overrun(tmp_path: Path) -> None:
+def test_positions_that_start_after_the_padding_index_limit_the_tokens(tmp_path: Path) -> None:
     zoo.build("RoBERTa").save_pretrained(tmp_path)
     tokenizer = zoo.tokenizer(pad_id=1)
     tokenizer.model_max_length = 10**30
@@ -140,13 +140,13 @@ def test_positions_that_start_behind_the_padding_are_not_overrun(tmp_path: Path)
     assert np.isfinite(encoder.encode(["kan " * 500])).all()
 
 
-def test_the_width_a_folder_was_saved_with_is_kept(tmp_path: Path) -> None:
+def test_truncate_dim_of_a_folder_is_used(tmp_path: Path) -> None:
     folder = zoo.write_folder(tmp_path / "m")
     (folder / "config_sentence_transformers.json").write_text(json.dumps({"truncate_dim": 16}))
     assert load(folder).full == Cut(3, 16)
 
 
-def test_saving_again_replaces_a_model_of_ours_only(encoder: Encoder, tmp_path: Path) -> None:
+def test_saving_again_replaces_only_our_own_models(encoder: Encoder, tmp_path: Path) -> None:
     encoder.save(tmp_path / "m")
     encoder.cut(layers=1).save(tmp_path / "m")
     assert load(tmp_path / "m").full == Cut(1, 32)
@@ -159,7 +159,7 @@ def test_saving_again_replaces_a_model_of_ours_only(encoder: Encoder, tmp_path: 
     assert (tmp_path / "thesis" / "chapter.tex").read_text() == "ten years of work"
 
 
-def test_a_copy_that_differs_is_never_put_in_place(
+def test_a_saved_copy_that_differs_is_refused(
     encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from demitasse.torch_model import model_folder as folder
@@ -241,7 +241,7 @@ def test_dense_modules_that_cannot_be_cut_are_refused(change: dict[str, object],
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "/no/such/folder", "a b c", ""])
-def test_a_folder_that_is_not_there_is_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_folder_is_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FolderError, match="there is no folder"):
         load(name)
@@ -252,20 +252,20 @@ def test_a_hub_name_without_a_network_is_named() -> None:
         load("nobody/no-such-model")
 
 
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
+def test_a_file_is_not_a_folder(tmp_path: Path) -> None:
     (tmp_path / "m").write_text("")
     with pytest.raises(FolderError, match="there is no folder"):
         load(tmp_path / "m")
 
 
-def test_unknown_devices_and_formats_are_named(model_folder: Callable[..., Path]) -> None:
+def test_unknown_devices_and_dtypes_are_named(model_folder: Callable[..., Path]) -> None:
     with pytest.raises(DeviceError, match="device 'gpu' cannot be used here; use 'cpu'"):
         load(model_folder(), device="gpu")
     with pytest.raises(DeviceError, match="dtype 'int4' is not known; use 'float32'"):
         load(model_folder(), dtype="int4")
 
 
-def test_a_format_that_would_kill_the_process_is_refused(
+def test_a_dtype_that_would_kill_the_process_is_refused(
     model_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from demitasse.torch_model import devices

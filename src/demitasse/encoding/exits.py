@@ -53,7 +53,7 @@ class Moments:
     """X'X and X'T of all texts seen so far, in double precision."""
 
     def __init__(self, state_dims: int, dims: int) -> None:
-        self.rows = 0
+        self.count = 0
         self._xx: _Double = np.zeros((state_dims + 1, state_dims + 1))
         self._xt: _Double = np.zeros((state_dims + 1, dims))
 
@@ -63,7 +63,7 @@ class Moments:
         # Products in fp32 and sums in fp64: fp32 is exact enough for one window, but not for all of them.
         self._xx += x.T @ x
         self._xt += x.T @ unit_length(targets)
-        self.rows += len(states)
+        self.count += len(states)
 
     def solve(self, regularizer: float) -> Exit:
         """The closed form with lambda = `regularizer` times the mean square of a column."""

@@ -242,7 +242,7 @@ def _compared(
     if not worst >= INT8_BOUND:
         raise FolderError(
             f"in int8 the {encoder.architecture} has a mean cosine of {worst:.4f} to torch at depth {depth} (at least "
-            f"{INT8_BOUND} is needed), so nothing was written; export it in fp32, or give sentences like those it will encode"
+            f"{INT8_BOUND} is needed), so nothing was written; export it in fp32, or give sentences of your own kind"
         )
     return difference, cosines
 

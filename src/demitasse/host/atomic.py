@@ -84,7 +84,7 @@ def _sync(path: Path) -> None:
     """Wait until `path` is on the disk; a folder only where the platform can."""
     folder = path.is_dir()
     try:
-        # Windows flushes only what is open for writing, and POSIX lets nobody open a read-only file that way.
+        # Windows flushes only what is open for writing, and POSIX does not let a read-only file be opened that way.
         handle = os.open(path, os.O_RDONLY if folder or os.name != "nt" else os.O_RDWR)
     except PermissionError:
         if folder:  # Windows opens no folder; what was written is complete all the same

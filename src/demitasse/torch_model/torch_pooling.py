@@ -1,6 +1,6 @@
 """Pooling on torch: from token states to one state per text.
 
-Padding is told apart by the attention mask alone, so left and right padding give the same states.
+Only the attention mask says what is padding, so left and right padding give the same states.
 """
 
 from __future__ import annotations
