@@ -207,7 +207,7 @@ FILES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "cannot be read as an evaluation": lambda found: json.dumps(found)[:-9],
     "is not an evaluation of schema 1": lambda found: json.dumps({**found, "schema": 2}),
     "is not an evaluation": lambda found: "[]",
-    "no evaluation of schema": lambda found: json.dumps({**found, "kind": "comparison"}),
+    "not an evaluation of schema": lambda found: json.dumps({**found, "kind": "comparison"}),
     "lacks something": lambda found: json.dumps({key: value for key, value in found.items() if key != "full"}),
     r"lacks something .*evaluate again": lambda found: json.dumps({**found, "full": "3"}),
     r"lacks something \(TypeError": lambda found: json.dumps({**found, "means": [{"cut": "1x1", "new": 1}]}),

@@ -26,8 +26,8 @@ def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small_windows")
 @pytest.mark.parametrize("ahead", [1, 3])
 def test_reading_ahead_gives_the_same_tokens_in_the_same_order(encoder: TorchEncoder, ahead: int) -> None:
-    expected = [window.row(i) for window in encoder._token_windows(TEXTS, "", 0) for i in range(len(window))]
-    tokens = [window.row(i) for window in encoder._token_windows(TEXTS, "", ahead) for i in range(len(window))]
+    expected = [window.ids_of(i) for window in encoder._token_windows(TEXTS, "", 0) for i in range(len(window))]
+    tokens = [window.ids_of(i) for window in encoder._token_windows(TEXTS, "", ahead) for i in range(len(window))]
     assert len(expected) == len(TEXTS)
     assert tokens == expected
 
@@ -62,7 +62,7 @@ def test_much_text_is_read_by_other_processes(encoder: TorchEncoder, monkeypatch
     monkeypatch.setattr(torch_encoder, "cores", lambda: 4)  # two of them to spare
     busy = replace(encoder, reader=load().reader)  # of the BERT family, whose words can be looked up one by one
     texts = corpus()[:100]
-    tokens = [window.row(i) for window in busy._token_windows(texts, "", 1) for i in range(len(window))]
-    assert type(busy._busy_reader.tokens).__name__ == "WordProcesses"
+    tokens = [window.ids_of(i) for window in busy._token_windows(texts, "", 1) for i in range(len(window))]
+    assert type(busy._busy_reader.tokenizer).__name__ == "WordProcesses"
     expected = busy.reader.read(texts)
-    assert tokens == [expected.row(index) for index in range(len(texts))]
+    assert tokens == [expected.ids_of(index) for index in range(len(texts))]
