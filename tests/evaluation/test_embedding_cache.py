@@ -38,7 +38,7 @@ def encoded(monkeypatch: pytest.MonkeyPatch, encoder: Encoder) -> list[str]:
     return seen
 
 
-def rows(
+def vectors_of(
     encoder: Encoder, texts: list[str], layers: Iterable[int], folder: Path | None, prompt: str | None = None
 ) -> dict[int, Vectors]:
     cache = None if folder is None else EmbeddingCache(folder, encoder, prompt)
@@ -49,23 +49,23 @@ def same(ours: dict[int, Vectors], theirs: dict[int, Vectors]) -> bool:
     return ours.keys() == theirs.keys() and all(np.array_equal(ours[key], theirs[key]) for key in ours)
 
 
-def test_rows_are_those_of_encode(encoder: Encoder) -> None:
-    for layers, vectors in rows(encoder, TEXTS, [0, 2, 3], None).items():
+def test_vectors_are_those_of_encode(encoder: Encoder) -> None:
+    for layers, vectors in vectors_of(encoder, TEXTS, [0, 2, 3], None).items():
         assert vectors.dtype == np.float32
         np.testing.assert_allclose(vectors, encoder.cut(layers=layers).encode(TEXTS), atol=1e-6)
 
 
 def test_a_cache_changes_no_bit(encoder: Encoder, encoded: list[str], tmp_path: Path) -> None:
-    plain = rows(encoder, TEXTS, [1, 3], None)
-    assert same(rows(encoder, TEXTS, [1, 3], tmp_path), plain)
+    plain = vectors_of(encoder, TEXTS, [1, 3], None)
+    assert same(vectors_of(encoder, TEXTS, [1, 3], tmp_path), plain)
     assert len(encoded) == 2 * len(TEXTS)
-    assert same(rows(encoder, TEXTS, [1, 3], tmp_path), plain)
-    assert same(rows(encoder, TEXTS[::-1], [3], tmp_path), {3: plain[3][::-1]})
+    assert same(vectors_of(encoder, TEXTS, [1, 3], tmp_path), plain)
+    assert same(vectors_of(encoder, TEXTS[::-1], [3], tmp_path), {3: plain[3][::-1]})
     assert len(encoded) == 2 * len(TEXTS)
 
 
-def test_a_run_that_stopped_goes_on(encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = rows(encoder, TEXTS, [1, 3], None)
+def test_a_run_that_stopped_continues(encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = vectors_of(encoder, TEXTS, [1, 3], None)
     encoded: list[str] = []
     real = type(encoder).encode_cuts
 
@@ -77,40 +77,40 @@ def test_a_run_that_stopped_goes_on(encoder: Encoder, tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(type(encoder), "encode_cuts", failing)
     with pytest.raises(KeyboardInterrupt):
-        rows(encoder, TEXTS, [1, 3], tmp_path)
+        vectors_of(encoder, TEXTS, [1, 3], tmp_path)
     assert encoded == TEXTS[:64]
     encoded.clear()
-    assert same(rows(encoder, TEXTS, [1, 3], tmp_path), whole)
+    assert same(vectors_of(encoder, TEXTS, [1, 3], tmp_path), whole)
     assert encoded == TEXTS[64:]
 
 
 def test_only_texts_that_are_new_are_encoded(encoder: Encoder, encoded: list[str], tmp_path: Path) -> None:
-    rows(encoder, TEXTS[10:50], [3], tmp_path)
+    vectors_of(encoder, TEXTS[10:50], [3], tmp_path)
     encoded.clear()
-    mixed = rows(encoder, TEXTS, [3], tmp_path)
+    mixed = vectors_of(encoder, TEXTS, [3], tmp_path)
     assert encoded == [*TEXTS[:10], *TEXTS[50:]]
-    np.testing.assert_allclose(mixed[3], rows(encoder, TEXTS, [3], None)[3], atol=1e-6)
+    np.testing.assert_allclose(mixed[3], vectors_of(encoder, TEXTS, [3], None)[3], atol=1e-6)
 
 
 def test_a_layer_that_is_missing_is_encoded(encoder: Encoder, encoded: list[str], tmp_path: Path) -> None:
-    rows(encoder, TEXTS, [1, 2], tmp_path)
+    vectors_of(encoder, TEXTS, [1, 2], tmp_path)
     encoded.clear()
-    rows(encoder, TEXTS, [2], tmp_path)
+    vectors_of(encoder, TEXTS, [2], tmp_path)
     assert encoded == []
-    rows(encoder, TEXTS, [2, 3], tmp_path)
+    vectors_of(encoder, TEXTS, [2, 3], tmp_path)
     assert encoded == TEXTS
-    rows(encoder, TEXTS, [3], tmp_path)
+    vectors_of(encoder, TEXTS, [3], tmp_path)
     assert encoded == TEXTS
 
 
-def test_models_and_prompts_are_told_apart(encoder: Encoder, encoded: list[str], tmp_path: Path) -> None:
+def test_models_and_prompts_have_separate_caches(encoder: Encoder, encoded: list[str], tmp_path: Path) -> None:
     calls = [(encoder, None), (encoder, "query"), (encoder.cut(dims=8), None), (encoder.cut(layers=2), None)]
     for number, (model, prompt) in enumerate(calls, 1):
-        vectors = rows(model, TEXTS, [1], tmp_path, prompt)[1]
+        vectors = vectors_of(model, TEXTS, [1], tmp_path, prompt)[1]
         np.testing.assert_allclose(vectors, model.cut(layers=1).encode(TEXTS, prompt=prompt), atol=1e-6)
         assert len(list(tmp_path.iterdir())) == number
     encoded.clear()
-    rows(encoder, TEXTS, [1], tmp_path, "")  # no prompt at all, as the default of this model
+    vectors_of(encoder, TEXTS, [1], tmp_path, "")  # no prompt at all, as the default of this model
     assert encoded == []
 
 
@@ -141,41 +141,41 @@ def objects(path: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [cut_off, one_byte, other_array, no_array, objects])
-def test_a_broken_shard_is_told_and_written_again(
+def test_a_damaged_shard_is_written_again_with_a_warning(
     spoil: Callable[[Path], None], encoder: Encoder, encoded: list[str], tmp_path: Path
 ) -> None:
-    whole = rows(encoder, TEXTS, [3], tmp_path)
+    whole = vectors_of(encoder, TEXTS, [3], tmp_path)
     before = shards(tmp_path)
     assert len(before) == 3
     spoil(before[1])
     encoded.clear()
-    with pytest.warns(UserWarning, match=r"\.npy is broken or of another model; its texts are encoded again$") as told:
-        again = rows(encoder, TEXTS, [3], tmp_path)
+    with pytest.warns(UserWarning, match=r"\.npy is damaged .* encoded again") as told:
+        again = vectors_of(encoder, TEXTS, [3], tmp_path)
     assert len(told) == 1
     assert same(again, whole)
     assert len(encoded) in (32, 26)
     assert shards(tmp_path) == before
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        rows(encoder, TEXTS, [3], tmp_path)
+        vectors_of(encoder, TEXTS, [3], tmp_path)
 
 
 def test_a_shard_of_another_model_is_not_taken(
     encoder: Encoder, model_folder: Callable[..., Path], tmp_path: Path
 ) -> None:
     other = load(model_folder("RoBERTa"), device="cpu")
-    rows(other, TEXTS, [3], tmp_path)
+    vectors_of(other, TEXTS, [3], tmp_path)
     (foreign,) = {path.parent for path in shards(tmp_path)}
-    rows(encoder, TEXTS[:1], [3], tmp_path)
+    vectors_of(encoder, TEXTS[:1], [3], tmp_path)
     (ours,) = {path.parent for path in shards(tmp_path)} - {foreign}
     for path in foreign.iterdir():
         (ours / path.name).write_bytes(path.read_bytes())
-    with pytest.warns(UserWarning, match="of another model"):
-        found = rows(encoder, TEXTS, [3], tmp_path)
-    np.testing.assert_allclose(found[3], encoder.encode(TEXTS), atol=1e-6)
+    with pytest.warns(UserWarning, match="another model"):
+        vectors = vectors_of(encoder, TEXTS, [3], tmp_path)
+    np.testing.assert_allclose(vectors[3], encoder.encode(TEXTS), atol=1e-6)
 
 
-def test_vectors_that_are_no_numbers_are_told_and_not_kept(
+def test_nan_vectors_are_refused_and_not_stored(
     encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = type(encoder).encode_cuts
@@ -184,20 +184,20 @@ def test_vectors_that_are_no_numbers_are_told_and_not_kept(
         return {cut: made * (np.nan if cut.layers == 2 else 1) for cut, made in real(self, *given, **named).items()}  # type: ignore[arg-type]
 
     monkeypatch.setattr(type(encoder), "encode_cuts", overflowing)
-    with pytest.raises(DataError, match="the model gives vectors of nan at 2 layers in fp32; choose another precision"):
-        rows(encoder, TEXTS, [1, 2], tmp_path)
+    with pytest.raises(DataError, match=r"NaN vectors at 2 layers in fp32; choose another precision"):
+        vectors_of(encoder, TEXTS, [1, 2], tmp_path)
     assert shards(tmp_path) == []
 
 
-def test_a_file_is_no_cache(encoder: Encoder, tmp_path: Path) -> None:
+def test_a_cache_is_not_a_file(encoder: Encoder, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("")
-    with pytest.raises(DataError, match=r"cache is a file; give a folder, which is made where there is none$"):
+    with pytest.raises(DataError, match=r"cache is a file; give a folder"):
         EmbeddingCache(tmp_path / "cache", encoder, None)
 
 
 def test_texts_of_any_kind_have_a_key(encoder: Encoder, tmp_path: Path) -> None:
     texts = ["", "caf\u00e9", "half \ud83d", "x" * 10_000, "a\0b"]
-    assert same(rows(encoder, texts, [3], tmp_path), rows(encoder, texts, [3], tmp_path))
+    assert same(vectors_of(encoder, texts, [3], tmp_path), vectors_of(encoder, texts, [3], tmp_path))
     assert encode_layers(encoder, [], [3], None, None, lambda steps: None)[3].shape == (0, 32)
 
 

@@ -204,13 +204,13 @@ def test_any_value_survives_the_file(
 
 
 FILES: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "cannot be read as an evaluation": lambda found: json.dumps(found)[:-9],
-    "is not an evaluation of schema 1": lambda found: json.dumps({**found, "schema": 2}),
-    "is not an evaluation": lambda found: "[]",
-    "not an evaluation of schema": lambda found: json.dumps({**found, "kind": "comparison"}),
-    "lacks something": lambda found: json.dumps({key: value for key, value in found.items() if key != "full"}),
-    r"lacks something .*evaluate again": lambda found: json.dumps({**found, "full": "3"}),
-    r"lacks something \(TypeError": lambda found: json.dumps({**found, "means": [{"cut": "1x1", "new": 1}]}),
+    "cannot be read as an evaluation": lambda plain: json.dumps(plain)[:-9],
+    "is not an evaluation of schema 1": lambda plain: json.dumps({**plain, "schema": 2}),
+    "is not an evaluation": lambda plain: "[]",
+    "not an evaluation of schema": lambda plain: json.dumps({**plain, "kind": "comparison"}),
+    "is incomplete": lambda plain: json.dumps({key: value for key, value in plain.items() if key != "full"}),
+    r"is incomplete .*evaluate again": lambda plain: json.dumps({**plain, "full": "3"}),
+    r"is incomplete \(TypeError": lambda plain: json.dumps({**plain, "means": [{"cut": "1x1", "new": 1}]}),
 }
 
 

@@ -123,7 +123,7 @@ def test_the_seven_sts_sets_are_one_group(data: Path, given: str) -> None:
     assert read_tasks(["sts"], data / "sts")[0].sha256 == tasks[0].sha256  # data may be the folder itself
 
 
-def test_names_are_sought_in_data(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_are_looked_up_in_data(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = read_tasks(["mine", "cups", "sts12", "stsb-dev.jsonl.gz", "retrieval/cups/../../sts/sts13"], str(data))
     assert [task.name for task in tasks] == ["mine", "cups", "sts12", "stsb-dev", "sts13"]
     assert [task.group for task in tasks] == [task.name for task in tasks]
@@ -138,7 +138,7 @@ def test_names_are_sought_in_data(data: Path, monkeypatch: pytest.MonkeyPatch) -
     assert [task.name for task in read_tasks(["sts14"])] == ["sts14"]  # as a path, without its suffix
 
 
-def test_the_sample_is_whole_and_of_its_own_words() -> None:
+def test_the_sample_is_complete_and_consistent() -> None:
     pairs, search = read_tasks(["sample"])
     assert isinstance(pairs, PairTask)
     assert isinstance(search, SearchTask)
@@ -150,7 +150,7 @@ def test_the_sample_is_whole_and_of_its_own_words() -> None:
     assert sum(len(judged) > 1 for judged in search.judgements) >= 5
 
 
-def test_the_sample_tells_a_deep_cut_from_a_shallow_one() -> None:
+def test_the_sample_scores_a_deep_cut_above_a_shallow_one() -> None:
     encoder = load()
     pairs, search = read_tasks(["sample"])
     assert isinstance(pairs, PairTask)
@@ -178,23 +178,24 @@ def change(name: str, old: str, new: str) -> Callable[[Path], object]:
     [
         (lambda folder: (folder / "queries.jsonl").unlink(), "has no queries.jsonl; a search task needs"),
         (lambda folder: (folder / "qrels.tsv").unlink(), "has no qrels.tsv and no qrels/test.tsv; put the judgements"),
-        (lambda folder: (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n"), "judges no document to"),
+        (
+            lambda folder: (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n"),
+            "no judgement with a grade above 0",
+        ),
         (lambda folder: (folder / "qrels.tsv").write_bytes(b"q1\td2\t1\nq\xff"), "cannot be read ('utf-8' codec"),
         (lambda folder: (folder / "corpus.jsonl").write_text(""), "corpus.jsonl has no rows; give a file with"),
-        (change("qrels.tsv", "q1\td2", "q1\td9"), "line 3 names 'd9', which is not in corpus.jsonl; add it or drop"),
-        (change("qrels.tsv", "q1\td2", "q9\td2"), "line 3 names 'q9', which is not in queries.jsonl; add it or drop"),
+        (change("qrels.tsv", "q1\td2", "q1\td9"), "line 3 names 'd9', which is not in corpus.jsonl"),
+        (change("qrels.tsv", "q1\td2", "q9\td2"), "line 3 names 'q9', which is not in queries.jsonl"),
         (change("qrels.tsv", "d2\t1", "d2\tyes"), r"line 3 is 'q1\td2\tyes'; every line must be a query, a document"),
         (change("qrels.tsv", "d2\t1", "d2\tinf"), r"line 3 is 'q1\td2\tinf'; every line must be a query, a document"),
         (change("qrels.tsv", "q1\td2\t1", "q1 d2 1"), "line 3 is 'q1 d2 1'; every line must be a query, a document"),
-        (change("corpus.jsonl", '"_id": 3', '"id": 3'), "line 3 has no '_id' or no string as 'text'; give every"),
-        (change("corpus.jsonl", '"d2"', '"d1"'), "line 2 has the '_id' 'd1' a second time; give each row its own"),
-        (change("queries.jsonl", '"What holds tea?"', "null"), "line 3 has no '_id' or no string as 'text'"),
+        (change("corpus.jsonl", '"_id": 3', '"id": 3'), "line 3 has no '_id' or no 'text'"),
+        (change("corpus.jsonl", '"d2"', '"d1"'), "line 2 repeats the '_id' 'd1'"),
+        (change("queries.jsonl", '"What holds tea?"', "null"), "line 3 has no '_id' or no 'text'"),
         (change("queries.jsonl", '{"_id": "q2"', "q2"), "queries.jsonl line 2: it is not JSON"),
     ],
 )
-def test_a_folder_that_does_not_add_up_is_refused(
-    tmp_path: Path, spoil: Callable[[Path], object], message: str
-) -> None:
+def test_an_inconsistent_folder_is_refused(tmp_path: Path, spoil: Callable[[Path], object], message: str) -> None:
     folder = beir(tmp_path / "cups")
     spoil(folder)
     with pytest.raises(DataError) as problem:
@@ -207,28 +208,28 @@ def test_a_folder_that_does_not_add_up_is_refused(
     ("text", "message"),
     [
         ("", "x.jsonl has no rows; give a source with at least one"),
-        (lines([{"a": "a cup", "b": "a mug"}]), "holds pairs without scores; a task needs the columns a, b"),
+        (lines([{"a": "a cup", "b": "a mug"}]), "has pairs without scores; a task needs the columns a, b"),
         (
             lines([{"texts": ["a cup", "a mug"]}]),
-            "holds groups without scores; a task needs the columns a, b",
+            "has groups without scores; a task needs the columns a, b",
         ),
         (
             lines([{"a": "a cup", "b": "a mug", "score": 2}] * 3),
-            "has the score 2 throughout; give pairs with",
+            "has the score 2 for every pair; give pairs with",
         ),
-        (lines([{"a": "a cup", "b": "", "score": 2}]), "x.jsonl line 1: 'b' is empty; fix the row"),
+        (lines([{"a": "a cup", "b": "", "score": 2}]), "x.jsonl line 1: 'b' is empty"),
     ],
 )
-def test_a_file_that_is_no_task_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_a_file_that_is_not_a_task_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text(text)
     with pytest.raises(DataError) as problem:
         read_tasks([path])
     assert message in str(problem.value)
-    assert "skip_bad_rows" not in str(problem.value)  # which no caller of an evaluation has
+    assert "skip_bad_rows" not in str(problem.value)  # an option that evaluate does not have
 
 
-def test_what_is_not_there_is_named_with_what_is_near(data: Path) -> None:
+def test_an_unknown_task_is_named_with_a_similar_one(data: Path) -> None:
     for given, message in (
         ("cup", "there is no task 'cup' here or in .* .did you mean 'cups'.*give a file, a folder, a name in data"),
         ("sst", "did you mean 'sts'"),
@@ -238,9 +239,9 @@ def test_what_is_not_there_is_named_with_what_is_near(data: Path) -> None:
             read_tasks([given], data)
     with pytest.raises(DataError, match=r"there is no task 'smaple' here \(did you mean 'sample'\?\); give"):
         read_tasks(["smaple"])
-    with pytest.raises(DataError, match="absent is no folder; give the folder that holds the tasks as data"):
+    with pytest.raises(DataError, match="absent is not a folder; give the folder with the tasks as data"):
         read_tasks(["cups"], data / "absent")
-    with pytest.raises(DataError, match="retrieval is no task; give one that holds the seven STS sets"):
+    with pytest.raises(DataError, match="retrieval is not a task; give one with the seven STS sets"):
         read_tasks([data / "retrieval"])
     (data / "sts" / "sts15.jsonl.gz").unlink()
     with pytest.raises(DataError, match=r"has no sts15.jsonl; it needs sts12, .*, or name single files"):
@@ -252,9 +253,9 @@ def test_the_list_itself_is_checked(data: Path) -> None:
         read_tasks([])
     with pytest.raises(DataError, match=r"must be a list of names and paths, not one alone; write \['sts'\]"):
         read_tasks("sts")
-    with pytest.raises(DataError, match="a task is given as int; give a name or a path"):
+    with pytest.raises(DataError, match="a task was given as int; give a name or a path"):
         read_tasks([3])  # type: ignore[list-item]
-    with pytest.raises(DataError, match="two tasks have the name 'sts12'; give each once"):
+    with pytest.raises(DataError, match="two tasks have the name 'sts12'; give each"):
         read_tasks(["sts", "sts12"], data)
     scored(data / "retrieval" / "sts.jsonl")
     with pytest.raises(DataError, match="two tasks have the name 'sts'"):

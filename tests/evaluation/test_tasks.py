@@ -14,8 +14,8 @@ from demitasse.evaluation.tasks import PairTask, SearchTask, rankings
 WORDS = ("a cup", "a mug", "a bus", "a train")
 
 
-def units(rows: int, dims: int, seed: int) -> np.ndarray:
-    vectors = np.random.default_rng(seed).normal(size=(rows, dims)).astype(np.float32)
+def unit_vectors(count: int, dims: int, seed: int) -> np.ndarray:
+    vectors = np.random.default_rng(seed).normal(size=(count, dims)).astype(np.float32)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
@@ -31,7 +31,7 @@ def slow_ranking(query: np.ndarray, documents: np.ndarray) -> list[int]:
 
 def test_scored_pairs_are_judged_by_spearman() -> None:
     gold = np.round(np.random.default_rng(0).uniform(0, 5, 80), 1)
-    left, right = units(80, 16, 1), units(80, 16, 2)
+    left, right = unit_vectors(80, 16, 1), unit_vectors(80, 16, 2)
     task = pair_task(gold)
     scores = task.score(left, right)
     cosines = [float(a @ b) for a, b in zip(left, right, strict=True)]
@@ -43,7 +43,7 @@ def test_scored_pairs_are_judged_by_spearman() -> None:
 
 def test_pairs_of_the_same_vectors_tie() -> None:
     """However their cosines were rounded: with few layers many texts have the very same vector."""
-    left = units(50, 576, seed=4)
+    left = unit_vectors(50, 576, seed=4)
     task = pair_task(np.arange(50.0))
     assert task.score(left, left).main == 0.0
     noisy = left * (1 + 1e-7 * np.random.default_rng(5).normal(size=(50, 1))).astype(np.float32)
@@ -52,7 +52,7 @@ def test_pairs_of_the_same_vectors_tie() -> None:
 
 def test_matching_pairs_are_judged_by_average_precision() -> None:
     gold = np.random.default_rng(0).integers(0, 2, 80).astype(float)
-    left, right = units(80, 16, 1), units(80, 16, 2)
+    left, right = unit_vectors(80, 16, 1), unit_vectors(80, 16, 2)
     task = pair_task(gold, binary=True)
     assert task.metric == "average precision"
     expected = metrics.average_precision_score(gold, (left * right).sum(1))
@@ -64,7 +64,7 @@ def test_search_is_judged_query_by_query(monkeypatch: pytest.MonkeyPatch, block:
     """Against the metrics written down query by query, with tables of every size in memory."""
     monkeypatch.setattr(tasks, "_BLOCK", block)
     generator = np.random.default_rng(3)
-    documents, queries = units(150, 8, 1), units(20, 8, 2)
+    documents, queries = unit_vectors(150, 8, 1), unit_vectors(20, 8, 2)
     judgements = tuple(
         {int(number): float(generator.integers(1, 3)) for number in generator.choice(150, 1 + query % 3, replace=False)}
         for query in range(20)
@@ -95,11 +95,11 @@ def test_search_is_judged_query_by_query(monkeypatch: pytest.MonkeyPatch, block:
 
 def test_search_among_few_documents_has_no_recall_beyond_them() -> None:
     task = SearchTask("s", "s", WORDS[:2], ("a mug",), ({1: 1.0},), (None,))
-    assert task.score(units(1, 4, 0), units(2, 4, 0)).others == {"recall@1": 0, "mrr@10": 50}
+    assert task.score(unit_vectors(1, 4, 0), unit_vectors(2, 4, 0)).others == {"recall@1": 0, "mrr@10": 50}
 
 
 @given(st.integers(0, 2**32), st.integers(1, 12), st.integers(1, 40), st.integers(1, 15))
-def test_rankings_are_exact_and_give_equals_by_number(seed: int, queries: int, documents: int, count: int) -> None:
+def test_rankings_are_exact_with_ties_by_index(seed: int, queries: int, documents: int, count: int) -> None:
     # Small whole numbers, so that cosines are exact and mostly tied.
     generator = np.random.default_rng(seed)
     asked = generator.integers(-1, 2, (queries, 3)).astype(np.float32)
@@ -123,8 +123,8 @@ def test_the_hash_is_that_of_the_content() -> None:
     assert len({task.sha256 for task in (first, *other)}) == 7
 
 
-def test_a_task_that_does_not_add_up_is_refused() -> None:
-    with pytest.raises(DataError, match="2 left texts, 1 right texts and 2 scores; it needs as many of each"):
+def test_an_inconsistent_task_is_refused() -> None:
+    with pytest.raises(DataError, match="2 left texts, 1 right texts and 2 scores; it needs the same number of each"):
         PairTask("x", "x", WORDS[:2], WORDS[:1], np.ones(2), binary=False)
     with pytest.raises(DataError, match="0 left texts"):
         PairTask("x", "x", (), (), np.ones(0), binary=False)

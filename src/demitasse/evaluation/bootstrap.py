@@ -1,10 +1,10 @@
-"""How far a score would move on other rows of the same kind: the bootstrap, with the same draws for every model.
+"""How far a score would move on other data of the same kind: the bootstrap, with the same draws for every model.
 
-The pairs (or the queries) of a task are drawn with replacement, as many as there are. Which ones depends on the content
-of the task and the seed alone, so that scores of two models or two cuts are of the same draws and their difference is a
-paired one. A draw is held as how often each row was drawn: that makes every metric a weighted one over an order of rows
-that is the same in all draws. So each value is exactly the metric of the rows drawn, ranked anew, at a fraction of the
-cost of doing that for each draw.
+The items of a task (its pairs or its queries) are drawn with replacement, as many as there are. The draws depend only
+on the content of the task and the seed, so that two models or two cuts are scored on the same draws and their
+difference is paired. A draw is stored as how often each item was drawn, which turns every metric into a weighted one
+over an order of items that is the same for all draws. Each value is exactly the metric of the drawn items, at a
+fraction of the cost of sorting them again for each draw.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from demitasse.evaluation.metrics import Indices, Values, steps_down
 from demitasse.evaluation.tasks import SCALE, PairTask, Scores, Task
 
 RESAMPLES = 1000
-_ROUNDS = 6  # of making two rows one; what is left then is little
-_BLOCK = 32  # draws that are worked on at a time: with some thousands of rows, they fit a processor's cache
+_ROUNDS = 6  # of merging neighbours; little is left after that
+_BLOCK = 32  # draws processed at a time: with a few thousand items, they fit a processor's cache
 
 Counts = npt.NDArray[np.intp]
-Steps = tuple[Indices, Indices]  # what `steps_down` gives
+Steps = tuple[Indices, Indices]  # what `steps_down` returns
 
 
 def resampled(task: Task, scores: Scores, resamples: int = RESAMPLES, seed: int = 0) -> Values:
-    """The task's metric x 100 on each of `resamples` draws of its rows.
+    """The task's metric x 100 on each of `resamples` draws of its items.
 
     >>> task = PairTask("cups", "cups", ("a",) * 9, ("b",) * 9, np.arange(9.0), binary=False)
     >>> resampled(task, Scores(100.0, {}, units=np.arange(9.0)), resamples=3).round().tolist()
@@ -39,20 +39,20 @@ def resampled(task: Task, scores: Scores, resamples: int = RESAMPLES, seed: int 
 
 
 def resampled_many(task: Task, scores: Sequence[Scores], resamples: int = RESAMPLES, seed: int = 0) -> Values:
-    """What `resampled` gives for each of `scores`, on the same draws: a row for each, a column for each draw."""
+    """`resampled` for each of `scores`, on the same draws: one row per score, one column per draw."""
     if resamples < 1:
         raise DataError(f"resamples is {resamples}; give a whole number of at least 1, such as {RESAMPLES}")
     units = np.stack([one.units for one in scores])
     blocks = _draws(task.sha256, units.shape[1], resamples, seed)
     parts: list[Values]
     if not isinstance(task, PairTask):
-        parts = [units @ drawn.T / len(task.queries) for drawn in blocks]
+        parts = [units @ counts.T / len(task.queries) for counts in blocks]
     elif task.binary:
-        steps = [steps_down(row) for row in units]
-        parts = [_average_precisions(steps, task.gold, drawn) for drawn in blocks]
+        steps = [steps_down(values) for values in units]
+        parts = [_average_precisions(steps, task.gold, counts) for counts in blocks]
     else:
-        orders = [_Order(row) for row in units]
-        parts = [_spearmans(orders, task.gold, drawn) for drawn in blocks]
+        orders = [_Order(values) for values in units]
+        parts = [_spearmans(orders, task.gold, counts) for counts in blocks]
     return SCALE * np.concatenate(parts, axis=1)
 
 
@@ -67,10 +67,10 @@ def interval(values: Values, level: float = 0.95) -> tuple[float, float]:
 
 
 def paired_p(differences: Values) -> float:
-    """How easily differences like these come about where there is none: two-sided, and never 0.
+    """The two-sided p-value of a difference from its draws; never 0.
 
-    Twice the share of draws on the rarer side of 0, with one draw added to both, for no number of draws shows that a
-    thing cannot happen.
+    Twice the share of draws on the rarer side of 0, with one draw added to both counts, since no number of draws shows
+    that something cannot happen.
 
     >>> paired_p(np.full(999, 1.5))
     0.002
@@ -79,44 +79,44 @@ def paired_p(differences: Values) -> float:
     return min(1.0, 2 * (int(rarer) + 1) / (len(differences) + 1))
 
 
-def _draws(content: str, rows: int, resamples: int, seed: int) -> Iterator[Counts]:
-    """How often each row (across) is in each draw (down), some draws at a time, whose number changes no draw."""
+def _draws(content: str, items: int, resamples: int, seed: int) -> Iterator[Counts]:
+    """How often each item (across) is in each draw (down), in blocks of draws; the block size does not change them."""
     key = hashlib.sha256(f"{seed} {content}".encode()).digest()
     generator = np.random.default_rng(int.from_bytes(key, "big"))
     for start in range(0, resamples, _BLOCK):
         count = min(_BLOCK, resamples - start)
-        yield np.stack([np.bincount(generator.integers(rows, size=rows), minlength=rows) for _ in range(count)])
+        yield np.stack([np.bincount(generator.integers(items, size=items), minlength=items) for _ in range(count)])
 
 
-def _spearmans(orders: Sequence[_Order], gold: Values, drawn: Counts) -> Values:
-    """Spearman's correlation of each order with `gold` in each draw; 0 where one side is the same throughout.
+def _spearmans(orders: Sequence[_Order], gold: Values, counts: Counts) -> Values:
+    """Spearman's correlation of each order with `gold` in each draw; 0 if one side is constant.
 
-    Twice the rank of a row, less the mean, is how many of the rows drawn are below it less how many are above. With w
-    as how often a row was drawn and v as w times that number in the order of `gold`, the covariance of the ranks is the
-    sum of v[i] * w[j] over all i above j, less that over all i below j. As all v add up to 0, it is also twice the
-    first sum and v[i] * w[i] of every row.
+    Twice an item's rank, minus the mean, is the number of drawn items below it minus the number above it. Let w be how
+    often an item was drawn, and v be w times that number in the order of `gold`. The covariance of the ranks is the sum
+    of v[i] * w[j] over all i above j, minus that over all i below j. Since all v add up to 0, it is also twice the
+    first sum plus the sum of v[i] * w[i] over all items.
     """
     order, starts = steps_down(gold)
-    sizes = _summed(drawn, (order, starts))
-    rows = len(gold)
-    # Of each row w, then v; below them a row of zeros, and room for rows that an order has as one.
-    table = np.zeros((rows + 1 + max(len(one.ties) for one in orders), 2, len(drawn)))
-    table[:rows, 0] = drawn.T
-    below = rows + sizes - 2 * np.cumsum(sizes, axis=1)
-    table[order, 1] = np.repeat(below, np.diff(starts, append=rows), axis=1).T * table[order, 0]
-    alone = _own_sums(table[:rows])
-    spread = rows**3 - (sizes**3).sum(1)  # 3 times that of the ranks: of different ones, less what ties take away
+    sizes = _step_sums(counts, (order, starts))
+    items = len(gold)
+    # w and v of each item; below them a line of zeros, and room for the tied items that an order merges.
+    table = np.zeros((items + 1 + max(len(one.ties) for one in orders), 2, len(counts)))
+    table[:items, 0] = counts.T
+    below = items + sizes - 2 * np.cumsum(sizes, axis=1)
+    table[order, 1] = np.repeat(below, np.diff(starts, append=items), axis=1).T * table[order, 0]
+    alone = _own_sums(table[:items])
+    spread = items**3 - (sizes**3).sum(1)  # 3 times the variance of the ranks, reduced by ties
     values = []
     for one in orders:
         products, cubes = alone + one.merge(table)
-        both = np.sqrt(spread * (rows**3 - cubes)) / 3
+        both = np.sqrt(spread * (items**3 - cubes)) / 3
         covariance = 2 * _sum_above(np.take(table, one.arranged, axis=0)) + products
         values.append(np.divide(covariance, both, out=np.zeros_like(both), where=both > 0))
     return np.stack(values)
 
 
 class _Order:
-    """An order of rows in which those that are tied count as one, arranged for `_sum_above`."""
+    """An order of items in which tied ones count as one, arranged for `_sum_above`."""
 
     def __init__(self, values: Values) -> None:
         order, starts = steps_down(values)
@@ -124,14 +124,14 @@ class _Order:
         several = sizes > 1
         self.zeros = len(order)
         self.tied = order[np.repeat(several, sizes)]
-        self.ties = np.cumsum(sizes[several]) - sizes[several]  # where each of them starts among those
+        self.ties = np.cumsum(sizes[several]) - sizes[several]  # where each tie starts in `tied`
         steps = order[starts]
         steps[several] = self.zeros + 1 + np.arange(len(self.ties))
         padded = np.append(steps, np.full(-len(steps) % (1 << _ROUNDS), self.zeros))
         self.arranged: Indices = padded.reshape(-1, *(2,) * _ROUNDS).T.ravel()
 
     def merge(self, table: Values) -> Values:
-        """Write the rows that are tied as one each; by how much that moves what `_own_sums` gives."""
+        """Write the merged line of each tie to the table; returns by how much that changes `_own_sums`."""
         if not len(self.ties):
             return np.zeros((2, table.shape[2]))
         members = table[self.tied]
@@ -141,17 +141,17 @@ class _Order:
 
 
 def _own_sums(table: Values) -> Values:
-    """The sums of w * v and of w cubed over the rows of the table."""
+    """The sums of w * v and of w cubed over the lines of the table."""
     w, v = table[:, 0], table[:, 1]
     return np.stack([np.einsum("rd,rd->d", w, v), np.einsum("rd,rd,rd->d", w, w, w)])
 
 
 def _sum_above(table: Values) -> Values:
-    """The sum of v[i] * w[j] over all rows i above j; `table` is used up.
+    """The sum of v[i] * w[j] over all lines i above j; overwrites `table`.
 
-    In each round two neighbours become one row, which holds the sums of both. The rows are arranged so that the upper
-    ones of all neighbours are the first half of the table and the lower ones the second: whole blocks of memory are
-    added, for all draws at once, where running sums would go step by step.
+    Each round merges pairs of neighbours into one line with the sums of both. The lines are arranged so that the upper
+    neighbours are the first half of the table and the lower ones the second: whole blocks of memory are added, for all
+    draws at once, where running sums would go step by step.
     """
     total: Values = np.zeros(table.shape[2])
     for _ in range(_ROUNDS):
@@ -165,18 +165,18 @@ def _sum_above(table: Values) -> Values:
     return total
 
 
-def _average_precisions(steps: Iterable[Steps], labels: Values, drawn: Counts) -> Values:
-    """The average precision of each order in each draw; 0 where no row labelled 1 was drawn."""
-    labelled = drawn * labels.astype(int)
+def _average_precisions(steps: Iterable[Steps], labels: Values, counts: Counts) -> Values:
+    """The average precision of each order in each draw; 0 if no pair labelled 1 was drawn."""
+    labelled = counts * labels.astype(int)
     values = []
     for one in steps:
-        wanted = _summed(labelled, one)
-        found, seen = np.cumsum(wanted, axis=1), np.cumsum(_summed(drawn, one), axis=1)
-        values.append((wanted * found / np.maximum(seen, 1)).sum(1) / np.maximum(found[:, -1], 1))
+        matches = _step_sums(labelled, one)
+        matches_so_far, seen = np.cumsum(matches, axis=1), np.cumsum(_step_sums(counts, one), axis=1)
+        values.append((matches * matches_so_far / np.maximum(seen, 1)).sum(1) / np.maximum(matches_so_far[:, -1], 1))
     return np.stack(values)
 
 
-def _summed(values: Counts, steps: Steps) -> Counts:
+def _step_sums(values: Counts, steps: Steps) -> Counts:
     """The sums of the columns of `values` within each step."""
     order, starts = steps
     ordered = np.take(values, order, axis=1)

@@ -25,7 +25,7 @@ def display_name(metric: str) -> str:
 
 
 def spearman(ours: Values, theirs: Values) -> float:
-    """The correlation of ranks; 0 where one side is the same throughout, which orders nothing.
+    """The correlation of ranks; 0 if one side is constant.
 
     >>> spearman(np.array([0.1, 0.2, 0.9]), np.array([1, 2, 3]))
     1.0
@@ -47,17 +47,17 @@ def ranks(values: Values) -> Values:
 
 
 def average_precision(scores: Values, labels: Values) -> float:
-    """The mean precision at the rows labelled 1, from the highest score down; tied scores count as one step.
+    """The mean precision at the pairs labelled 1, from the highest score down; tied scores count as one step.
 
-    This is what scikit-learn computes; 0 where no row is labelled 1.
+    This is what scikit-learn computes; 0 if no pair is labelled 1.
 
     >>> average_precision(np.array([0.9, 0.8, 0.7]), np.array([1, 0, 1]))
     0.8333333333333333
     """
     order, starts = steps_down(scores)
-    wanted = np.add.reduceat(labels[order], starts)
-    found, seen = np.cumsum(wanted), np.append(starts[1:], len(order))
-    return float((wanted * found / seen).sum() / max(found[-1], 1))
+    matches = np.add.reduceat(labels[order], starts)
+    matches_so_far, seen = np.cumsum(matches), np.append(starts[1:], len(order))
+    return float((matches * matches_so_far / seen).sum() / max(matches_so_far[-1], 1))
 
 
 def steps_down(values: Values) -> tuple[Indices, Indices]:
@@ -72,10 +72,10 @@ def steps_down(values: Values) -> tuple[Indices, Indices]:
 
 
 def ndcg(ranked: Sequence[float], grades: Iterable[float], k: int) -> float:
-    """The discounted gain of the first `k` of a ranking, as a share of the best there could be.
+    """The discounted gain of the first `k` of a ranking, as a share of the best possible.
 
-    `ranked` are the grades of the documents found, in their order, and `grades` those of all judged documents. The gain
-    is the grade itself and the discount log2(1 + rank), as trec_eval and BEIR compute it.
+    `ranked` are the grades of the ranked documents, in order, and `grades` those of all judged documents. The gain is
+    the grade itself and the discount log2(1 + rank), as in trec_eval and BEIR.
 
     >>> ndcg([0, 1], [1], 10)
     0.6309297535714575
@@ -94,7 +94,7 @@ def recall(ranked: Sequence[float], judged: int, k: int) -> float:
 
 
 def all_found(ranked: Sequence[float], judged: int, k: int) -> float:
-    """1 if all of the `judged` documents are among the first `k`, else 0: what a question of several hops needs.
+    """1 if all of the `judged` documents are among the first `k`, else 0: what a multi-hop question needs.
 
     >>> all_found([0, 1, 1], 2, 3)
     1.0
@@ -103,7 +103,7 @@ def all_found(ranked: Sequence[float], judged: int, k: int) -> float:
 
 
 def reciprocal_rank(ranked: Sequence[float], k: int) -> float:
-    """1 / the rank of the first document with a grade above 0, and 0 where none is among the first `k`.
+    """1 / the rank of the first document with a grade above 0; 0 if none is among the first `k`.
 
     >>> reciprocal_rank([0, 1], 10)
     0.5

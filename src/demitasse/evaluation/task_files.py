@@ -1,4 +1,4 @@
-"""Tasks read from files: scored pairs, BEIR folders, the seven STS sets, and the sample that comes with demitasse."""
+"""Tasks read from files: scored pairs, BEIR folders, the seven STS sets, and the sample shipped with demitasse."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def read_tasks(given: Sequence[str | Path], data: str | Path | None = None) -> l
 
     Each entry is a file of scored pairs (a, b, score, in any format of `read_pairs`; scores that are all 0 or 1 say
     whether two texts match), a BEIR folder (corpus.jsonl, queries.jsonl, qrels.tsv or qrels/test.tsv), a folder with
-    the seven STS sets of SentEval, or "sample" for what comes with demitasse: a demo, no benchmark. With `data`, an
-    entry may be a name: it is sought in `data`, `data`/sts and `data`/retrieval first, and "sts" is the seven sets
-    found there.
+    the seven STS sets of SentEval, or "sample" for the one shipped with demitasse: a demo, not a benchmark. With
+    `data`, an entry may be a name: it is looked up in `data`, `data`/sts and `data`/retrieval first, and "sts" is the
+    seven sets there.
 
-    A query's "answer", at the top or in its metadata, is used where it is a string. Queries without a document of a
+    A query's "answer", at the top level or in its metadata, is used if it is a string. Queries without a document of a
     grade above 0 are left out, as in BEIR.
 
     >>> [(task.name, task.metric) for task in read_tasks(["sample"])]
@@ -43,7 +43,7 @@ def read_tasks(given: Sequence[str | Path], data: str | Path | None = None) -> l
         raise DataError("no task was given; name at least one, such as 'sample'")
     folder = None if data is None else Path(data)
     if folder is not None and not folder.is_dir():
-        raise DataError(f"{folder} is no folder; give the folder that holds the tasks as data")
+        raise DataError(f"{folder} is not a folder; give the folder with the tasks as data")
     tasks = [task for entry in given for task in _tasks_of(entry, folder)]
     check_names(tasks)
     return tasks
@@ -51,10 +51,10 @@ def read_tasks(given: Sequence[str | Path], data: str | Path | None = None) -> l
 
 def _tasks_of(entry: str | Path, data: Path | None) -> list[Task]:
     if not isinstance(entry, (str, Path)):
-        raise DataError(f"a task is given as {type(entry).__name__}; give a name or a path, such as 'sample'")
+        raise DataError(f"a task was given as {type(entry).__name__}; give a name or a path, such as 'sample'")
     if entry == "sample":
         return [_pair_task(SAMPLE / "pairs.jsonl", "sample-pairs"), _sample_search()]
-    path = _found(entry, data)
+    path = _task_path(entry, data)
     if path.is_file():
         return [_pair_task(path, _name(path))]
     if any(_file(path, name) for name in STS):
@@ -62,25 +62,25 @@ def _tasks_of(entry: str | Path, data: Path | None) -> list[Task]:
     if _file(path, "corpus"):
         return [_beir_task(path)]
     wanted = "the seven STS sets (sts12, ...) or corpus.jsonl, queries.jsonl and qrels.tsv"
-    raise DataError(f"the folder {path} is no task; give one that holds {wanted}")
+    raise DataError(f"the folder {path} is not a task; give one with {wanted}")
 
 
-def _found(entry: str | Path, data: Path | None) -> Path:
+def _task_path(entry: str | Path, data: Path | None) -> Path:
     """The file or folder that `entry` names."""
     if not str(entry):
         raise DataError("a task has an empty name; give a file, a folder, a name in data, or sample")
-    places = [data, data / "sts", data / "retrieval"] if data is not None else []
+    folders = [data, data / "sts", data / "retrieval"] if data is not None else []
     if entry == "sts":
-        sets = [place for place in places if any(_file(place, name) for name in STS)]
-        if sets:
-            return sets[0]
+        with_sets = [folder for folder in folders if any(_file(folder, name) for name in STS)]
+        if with_sets:
+            return with_sets[0]
         if data is not None and not (data / "sts").exists():
-            raise DataError(f"{data} has none of the sets {', '.join(STS)}; put them there or in its folder sts")
-    for path in (*(place / entry for place in places), Path(entry)):
+            raise DataError(f"{data} has none of the sets {', '.join(STS)}; put them there or in its sts folder")
+    for path in (*(folder / entry for folder in folders), Path(entry)):
         for candidate in (path, *(path.with_name(path.name + suffix) for suffix in SUFFIXES if path.name)):
             if candidate.exists():
                 return candidate
-    known = {"sample"} | {_name(path) for place in places if place.is_dir() for path in place.iterdir()}
+    known = {"sample"} | {_name(path) for folder in folders if folder.is_dir() for path in folder.iterdir()}
     close = difflib.get_close_matches(str(entry), sorted(known), 1)
     meant = f" (did you mean {close[0]!r}?)" if close else ""
     where = "here" if data is None else f"here or in {data}"
@@ -88,7 +88,7 @@ def _found(entry: str | Path, data: Path | None) -> Path:
 
 
 def _file(folder: Path, name: str) -> Path | None:
-    """The file of rows that is called `name` in `folder`."""
+    """The data file called `name` in `folder`, with any suffix."""
     return next((path for suffix in SUFFIXES if (path := folder / f"{name}{suffix}").is_file()), None)
 
 
@@ -100,7 +100,7 @@ def _sts_file(folder: Path, name: str) -> Path:
 
 
 def _name(path: Path) -> str:
-    """What a file or folder is called, without the suffix of a file of rows."""
+    """The name of a file or folder, without the suffix of a data file."""
     suffix = next((suffix for suffix in SUFFIXES if path.name.endswith(suffix)), "")
     return path.absolute().name.removesuffix(suffix)
 
@@ -108,15 +108,15 @@ def _name(path: Path) -> str:
 def _pair_task(path: Path, name: str, group: str | None = None) -> PairTask:
     try:
         (source,) = read_pairs(path).sources
-    except DataError as problem:  # it may offer an option that only read_pairs has
+    except DataError as problem:  # its message may offer an option that only read_pairs has
         raise DataError(str(problem).partition(", or pass skip_bad_rows")[0]) from problem
     if source.kind != "scored":
-        raise DataError(f"{path} holds {source.kind} without scores; a task needs the columns a, b and score")
-    rows = [source[index] for index in range(len(source))]
-    gold = np.array([row.score for row in rows], dtype=float)
+        raise DataError(f"{path} has {source.kind} without scores; a task needs the columns a, b and score")
+    examples = [source[index] for index in range(len(source))]
+    gold = np.array([example.score for example in examples], dtype=float)
     if not np.ptp(gold):
-        raise DataError(f"{path} has the score {gold[0]:g} throughout; give pairs with different scores")
-    left, right = zip(*(row.texts for row in rows), strict=True)
+        raise DataError(f"{path} has the score {gold[0]:g} for every pair; give pairs with different scores")
+    left, right = zip(*(example.texts for example in examples), strict=True)
     return PairTask(name, group or name, left, right, gold, binary=bool(np.isin(gold, (0, 1)).all()))
 
 
@@ -124,14 +124,14 @@ def _beir_task(folder: Path) -> SearchTask:
     documents, queries = _by_id(folder, "corpus"), _by_id(folder, "queries")
     numbers = {document: number for number, document in enumerate(documents)}
     judged: dict[str, dict[int, float]] = {}
-    for place, query, document, grade in _judgements(folder):
+    for line, query, document, grade in _judgements(folder):
         for known, file, wanted in ((queries, "queries", query), (numbers, "corpus", document)):
             if wanted not in known:
-                raise DataError(f"{place} names {wanted!r}, which is not in {file}.jsonl; add it or drop the line")
+                raise DataError(f"{line} names {wanted!r}, which is not in {file}.jsonl; add it or remove the line")
         judged.setdefault(query, {})[numbers[document]] = grade
     asked = [query for query in queries if query in judged]
     if not asked:
-        raise DataError(f"{folder} judges no document to answer a query; give judgements with a grade above 0")
+        raise DataError(f"{folder} has no judgement with a grade above 0; give at least one")
     name = _name(folder)
     return SearchTask(
         name,
@@ -149,18 +149,18 @@ def _by_id(folder: Path, name: str) -> dict[str, Mapping[str, Any]]:
     path = _file(folder, name)
     if path is None:
         raise DataError(f"the folder {folder} has no {name}.jsonl; a search task needs corpus.jsonl and queries.jsonl")
-    found: dict[str, Mapping[str, Any]] = {}
-    for place, row in records(path, path.name):
+    by_id: dict[str, Mapping[str, Any]] = {}
+    for line, row in records(path, path.name):
         if isinstance(row, BadRowError):
-            raise DataError(f"{path} {place}: {row}; fix the row")
+            raise DataError(f"{path} {line}: {row}; fix the row")
         if not isinstance(row, Mapping) or "_id" not in row or not isinstance(row.get("text"), str):
-            raise DataError(f"{path} {place} has no '_id' or no string as 'text'; give every row both")
-        if str(row["_id"]) in found:
-            raise DataError(f"{path} {place} has the '_id' {row['_id']!r} a second time; give each row its own")
-        found[str(row["_id"])] = row
-    if not found:
+            raise DataError(f"{path} {line} has no '_id' or no 'text' that is a string; give every row both")
+        if str(row["_id"]) in by_id:
+            raise DataError(f"{path} {line} repeats the '_id' {row['_id']!r}; give each row its own")
+        by_id[str(row["_id"])] = row
+    if not by_id:
         raise DataError(f"{path} has no rows; give a file with at least one")
-    return found
+    return by_id
 
 
 def _answer(row: Mapping[str, Any]) -> str | None:
@@ -170,7 +170,7 @@ def _answer(row: Mapping[str, Any]) -> str | None:
 
 
 def _judgements(folder: Path) -> Iterator[tuple[str, str, str, float]]:
-    """Where a judgement stands, the query, the document and the grade, of all with a grade above 0."""
+    """The file and line, the query, the document and the grade of every judgement with a grade above 0."""
     path = next((folder / name for name in _JUDGEMENTS if (folder / name).is_file()), None)
     if path is None:
         raise DataError(f"the folder {folder} has no {' and no '.join(_JUDGEMENTS)}; put the judgements there")
@@ -193,7 +193,7 @@ def _judgements(folder: Path) -> Iterator[tuple[str, str, str, float]]:
 
 
 def _sample_search() -> SearchTask:
-    """Questions over the sentences of `corpus`, each written down with the sentences that answer it."""
+    """Questions over the sentences of `corpus`, each with the sentences that answer it."""
     documents = corpus()
     rows = [row for _, row in records(SAMPLE / "questions.jsonl", "questions.jsonl")]
     return SearchTask(

@@ -1,4 +1,4 @@
-"""The rows of a task's texts at any cut, each text encoded once. No torch."""
+"""The vectors of a task's texts at any cut, each text encoded once. No torch."""
 
 from __future__ import annotations
 
@@ -16,47 +16,47 @@ from demitasse.evaluation.tasks import Task
 
 @dataclass(frozen=True)
 class SideVectors:
-    """The rows of one side of a task, at any cut."""
+    """The vectors of one side of a task, at any cut."""
 
-    rows: Mapping[int, Vectors]  # at full width, by number of layers
-    numbers: npt.NDArray[np.int64]  # of each text: its row
+    by_layers: Mapping[int, Vectors]  # of the distinct texts, at full width, by number of layers
+    indices: npt.NDArray[np.int64]  # of each text of the side among the distinct texts
 
     def __call__(self, layers: int, dims: int) -> Vectors:
-        """A row for each text of the side."""
-        return narrowed(self.rows[layers], dims)[self.numbers]
+        """One vector for each text of the side."""
+        return narrowed(self.by_layers[layers], dims)[self.indices]
 
 
 def encode_sides(
     encoder: Encoder,
     task: Task,
     layers: tuple[Collection[int], Collection[int]],
-    cache: Callable[[str | None], EmbeddingCache | None] = lambda prompt: None,
+    open_cache: Callable[[str | None], EmbeddingCache | None] = lambda prompt: None,
     advance: Callable[[int], None] = lambda count: None,
 ) -> tuple[SideVectors, SideVectors]:
-    """The rows of both sides of `task`, each at its numbers of `layers`, each text encoded once."""
+    """The vectors of both sides of `task`, each at its own numbers of `layers`; each text is encoded once."""
     texts = texts_of(task)
     needed: dict[str | None, set[int]] = {prompt: set() for prompt in texts}
     for side, numbers in zip(task.sides, layers, strict=True):
         needed[side.prompt] |= {*numbers}
-    rows = {
-        prompt: encode_layers(encoder, held, needed[prompt], prompt, cache(prompt), advance)
-        for prompt, held in texts.items()
+    vectors = {
+        prompt: encode_layers(encoder, distinct, needed[prompt], prompt, open_cache(prompt), advance)
+        for prompt, distinct in texts.items()
     }
-    places = {prompt: {text: number for number, text in enumerate(held)} for prompt, held in texts.items()}
+    index = {prompt: {text: number for number, text in enumerate(distinct)} for prompt, distinct in texts.items()}
     first, second = (
-        SideVectors(rows[prompt], np.array([places[prompt][text] for text in side])) for side, prompt in task.sides
+        SideVectors(vectors[prompt], np.array([index[prompt][text] for text in side])) for side, prompt in task.sides
     )
     return first, second
 
 
 def texts_of(task: Task) -> dict[str | None, list[str]]:
-    """The texts of both sides by their prompt, none of them twice."""
-    found: dict[str | None, dict[str, None]] = {}
+    """The distinct texts of both sides, by prompt."""
+    distinct: dict[str | None, dict[str, None]] = {}
     for texts, prompt in task.sides:
-        found.setdefault(prompt, {}).update(dict.fromkeys(texts))
-    return {prompt: [*texts] for prompt, texts in found.items()}
+        distinct.setdefault(prompt, {}).update(dict.fromkeys(texts))
+    return {prompt: [*texts] for prompt, texts in distinct.items()}
 
 
-def narrowed(rows: Vectors, dims: int) -> Vectors:
-    """The first `dims` of each row, made of unit length again."""
-    return rows if dims == rows.shape[1] else unit_length(rows[:, :dims])
+def narrowed(vectors: Vectors, dims: int) -> Vectors:
+    """The first `dims` of each vector, scaled to unit length again."""
+    return vectors if dims == vectors.shape[1] else unit_length(vectors[:, :dims])

@@ -155,8 +155,8 @@ function stat(axis, row) {
   const ratio = value / full, same = value === full;
   const held = {
     quality: () => inShare ? `${percent(ratio)} of full` : "",
-    latency: () => `${times(1 / ratio)} as fast as full`,
-    speed: () => `${times(ratio)} full`,
+    latency: () => `${times(1 / ratio)} as fast as the full model`,
+    speed: () => `${times(ratio)} the full model`,
     vectors: () => `${percent(ratio)} of full`,
     model: () => `${percent(ratio)} of full`,
   }[axis]();

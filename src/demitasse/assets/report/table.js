@@ -11,7 +11,7 @@ const COLUMNS = [
   { id: "latency", label: "p95 ms", by: row => row.p95_ms, said: row => grouped(row.p95_ms, 2) },
   { id: "speed", label: "texts/s", by: row => row.texts_per_second, said: row => grouped(row.texts_per_second), high: true },
   { id: "noise", label: "± time", by: row => row.noise, said: row => percent(row.noise) },
-  { id: "vectors", label: "bytes per vector", by: row => row.vector_bytes, said: row => grouped(row.vector_bytes) },
+  { id: "vectors", label: "bytes/vector", by: row => row.vector_bytes, said: row => grouped(row.vector_bytes) },
   { id: "model", label: "model MB", by: row => row.model_mb, said: row => grouped(row.model_mb, 1) },
 ];
 
