@@ -59,7 +59,9 @@ def test_the_page_refers_to_nothing_outside_it() -> None:
         assert attributes.get("href", "data:,") == "data:,"
     assert set(re.findall(r"https?://[^\"'\s]+", text)) == {"http://www.w3.org/2000/svg"}  # a name, never fetched
     assert not re.search(r"@import|url\(|\bfetch\(|XMLHttpRequest|WebSocket|\bimport\(|\beval\(|innerHTML", text)
-    policy = next(found for tag, found in page.tags if found.get("http-equiv") == "Content-Security-Policy")
+    policy = next(
+        attributes for _, attributes in page.tags if attributes.get("http-equiv") == "Content-Security-Policy"
+    )
     assert str(policy["content"]).startswith("default-src 'none'")
 
 

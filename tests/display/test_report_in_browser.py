@@ -34,13 +34,13 @@ Opened = Callable[..., Page]
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    found = next(filter(None, [*map(shutil.which, NAMES), MAC if Path(MAC).exists() else None]), None)
-    if found is None:
+    chromium = next(filter(None, [*map(shutil.which, NAMES), MAC if Path(MAC).exists() else None]), None)
+    if chromium is None:
         said = "no Chromium or Chrome is installed here; tests/browser.sh installs it where apt-get may"
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(said)
     flags = ["--no-sandbox"] if getattr(os, "geteuid", lambda: 1)() == 0 else []  # root has no sandbox
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=flags, timeout=PATIENCE)
+        browser = playwright.chromium.launch(executable_path=chromium, args=flags, timeout=PATIENCE)
         yield browser
         browser.close()
 

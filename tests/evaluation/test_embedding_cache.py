@@ -149,9 +149,9 @@ def test_a_damaged_shard_is_written_again_with_a_warning(
     assert len(before) == 3
     spoil(before[1])
     encoded.clear()
-    with pytest.warns(UserWarning, match=r"\.npy is damaged .* encoded again") as told:
+    with pytest.warns(UserWarning, match=r"\.npy is damaged .* encoded again") as warned:
         again = vectors_of(encoder, TEXTS, [3], tmp_path)
-    assert len(told) == 1
+    assert len(warned) == 1
     assert same(again, whole)
     assert len(encoded) in (32, 26)
     assert shards(tmp_path) == before

@@ -58,9 +58,13 @@ def test_the_shallow_mean_has_the_interval_of_its_mean_draw() -> None:
 
 def test_shallow_means_are_compared_on_the_same_draws() -> None:
     ours, theirs = evaluation(1.0), evaluation()
-    found = ours.shallow_difference(theirs, "both", 8)
-    assert found.value == pytest.approx(1)
-    assert (found.low, found.high, found.p) == (pytest.approx(1), pytest.approx(1), pytest.approx(2 / 201))
+    difference = ours.shallow_difference(theirs, "both", 8)
+    assert difference.value == pytest.approx(1)
+    assert (difference.low, difference.high, difference.p) == (
+        pytest.approx(1),
+        pytest.approx(1),
+        pytest.approx(2 / 201),
+    )
     narrower = ours.shallow_difference(ours, "both", 8, 4)
     assert narrower.value == 4
     wide, narrow = (
@@ -82,22 +86,22 @@ def test_a_shallow_mean_needs_every_shallow_cut() -> None:
 def test_a_difference_is_paired() -> None:
     made = evaluation()
     cut, other_cut = Cut(3, 8), Cut(2, 8)
-    found = made.difference(made, "both", cut, other_cut)
-    assert found.value == made.score("both", cut) - made.score("both", other_cut) == 10
+    difference = made.difference(made, "both", cut, other_cut)
+    assert difference.value == made.score("both", cut) - made.score("both", other_cut) == 10
     draws = [np.mean([made.draws[task, at, at.layers] for task in "ab"], axis=0) for at in (cut, other_cut)]
-    np.testing.assert_allclose((found.low, found.high), np.quantile(draws[0] - draws[1], [0.025, 0.975]))
+    np.testing.assert_allclose((difference.low, difference.high), np.quantile(draws[0] - draws[1], [0.025, 0.975]))
     # What both have in common is gone: each alone is far less certain.
-    assert found.high - found.low < np.ptp(made.interval("both", cut)) / 3
-    assert found.p == pytest.approx(2 / 201)
-    assert str(found).startswith("+10.00 (9.")
+    assert difference.high - difference.low < np.ptp(made.interval("both", cut)) / 3
+    assert difference.p == pytest.approx(2 / 201)
+    assert str(difference).startswith("+10.00 (9.")
 
 
 def test_models_are_compared_at_the_same_draws() -> None:
     ours, theirs = evaluation(1.0), evaluation()
-    found = ours.difference(theirs, "alone", FULL)
-    assert (found.value, found.p) == (1, pytest.approx(2 / 201))
+    difference = ours.difference(theirs, "alone", FULL)
+    assert (difference.value, difference.p) == (1, pytest.approx(2 / 201))
     back = theirs.difference(ours, "alone", FULL)
-    assert (back.value, back.low, back.high) == (-1, pytest.approx(-found.high), pytest.approx(-found.low))
+    assert (back.value, back.low, back.high) == (-1, pytest.approx(-difference.high), pytest.approx(-difference.low))
 
 
 def without_draws(made: Evaluation) -> Evaluation:
@@ -229,18 +233,18 @@ def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
         read_evaluation(tmp_path / "nowhere.json")
 
 
-def test_a_comparison_holds_every_shared_difference() -> None:
+def test_a_comparison_has_every_shared_difference() -> None:
     first, second = evaluation(model="first"), evaluation(2.0, model="second")
     small = replace(second, means=second.means[:1], shallows=(), model="small")
-    found = json.loads(json_text(comparison([first, second, small])))
-    assert [entry["model"] for entry in found["evaluations"]] == ["first", "second", "small"]
-    assert len(found["differences"]) == len(first.means) + 1
-    entry = found["differences"][0]
+    plain = json.loads(json_text(comparison([first, second, small])))
+    assert [entry["model"] for entry in plain["evaluations"]] == ["first", "second", "small"]
+    assert len(plain["differences"]) == len(first.means) + 1
+    entry = plain["differences"][0]
     assert (entry["model"], entry["to"], entry["group"], entry["cut"]) == ("second", "first", "both", "0x4")
     assert entry["value"] == 2
     assert (entry["low"], entry["high"]) == (pytest.approx(2), pytest.approx(2))  # the same draws of both
     assert entry["p"] < 0.05
-    shallow = found["shallow_differences"]
+    shallow = plain["shallow_differences"]
     assert [(entry["model"], entry["group"], entry["dims"]) for entry in shallow if entry["model"] == "second"] == [
         ("second", group, dims) for group in ("both", "alone") for dims in (4, 8)
     ]

@@ -86,12 +86,12 @@ def test_ndcg_of_a_whole_corpus_is_that_of_scikit_learn(ranked: list[float]) -> 
 
 @given(GRADES, st.integers(0, 5), st.integers(1, 35))
 def test_recall_counts_the_judged_documents_found(ranked: list[float], missed: int, k: int) -> None:
-    relevant = {place for place, grade in enumerate(ranked) if grade}
+    relevant = {index for index, grade in enumerate(ranked) if grade}
     judged = len(relevant) + missed
     if judged:
-        found = relevant & set(range(k))
-        assert recall(ranked, judged, k) == len(found) / judged
-        assert all_found(ranked, judged, k) == (len(found) == judged)
+        hits = relevant & set(range(k))
+        assert recall(ranked, judged, k) == len(hits) / judged
+        assert all_found(ranked, judged, k) == (len(hits) == judged)
 
 
 @given(GRADES, st.integers(1, 35))

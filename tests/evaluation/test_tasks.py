@@ -73,23 +73,23 @@ def test_search_is_judged_query_by_query(monkeypatch: pytest.MonkeyPatch, block:
     answers = tuple(None if query % 4 else f"DOCUMENT {query} " for query in range(20))
     task = SearchTask("s", "s", texts, tuple(f"q{query}" for query in range(20)), judgements, answers)
     scores = task.score(queries, documents)
-    found = [slow_ranking(query, documents) for query in queries]
+    nearest = [slow_ranking(query, documents) for query in queries]
 
     def mean(values: list[float]) -> float:
         return pytest.approx(100 * sum(values) / len(values))
 
     gains = []
-    for ranking, judged in zip(found, judgements, strict=True):
+    for ranking, judged in zip(nearest, judgements, strict=True):
         gain = sum(judged.get(number, 0) / np.log2(rank + 2) for rank, number in enumerate(ranking[:10]))
         gains.append(gain / sum(g / np.log2(rank + 2) for rank, g in enumerate(sorted(judged.values(), reverse=True))))
     np.testing.assert_allclose(scores.units, gains)
     assert scores.main == mean(gains)
-    at = {k: [len({*r[:k]} & {*j}) / len(j) for r, j in zip(found, judgements, strict=True)] for k in range(1, 101)}
+    at = {k: [len({*r[:k]} & {*j}) / len(j) for r, j in zip(nearest, judgements, strict=True)] for k in range(1, 101)}
     expected = {f"recall@{k}": mean(at[k]) for k in (1, 5, 10, 20, 50, 100)}
     expected |= {f"all@{k}": mean([share == 1 for share in at[k]]) for k in (5, 10, 20)}
-    firsts = [min(r.index(number) for number in j) + 1 for r, j in zip(found, judgements, strict=True)]
+    firsts = [min(r.index(number) for number in j) + 1 for r, j in zip(nearest, judgements, strict=True)]
     expected["mrr@10"] = mean([1 / first if first <= 10 else 0 for first in firsts])
-    expected |= {f"answer@{k}": mean([query in found[query][:k] for query in range(0, 20, 4)]) for k in (5, 10)}
+    expected |= {f"answer@{k}": mean([query in nearest[query][:k] for query in range(0, 20, 4)]) for k in (5, 10)}
     assert scores.others == expected
 
 
@@ -99,7 +99,7 @@ def test_search_among_few_documents_has_no_recall_beyond_them() -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 12), st.integers(1, 40), st.integers(1, 15))
-def test_rankings_are_exact_with_ties_by_index(seed: int, queries: int, documents: int, count: int) -> None:
+def test_nearestare_exact_with_ties_by_index(seed: int, queries: int, documents: int, count: int) -> None:
     # Small whole numbers, so that cosines are exact and mostly tied.
     generator = np.random.default_rng(seed)
     asked = generator.integers(-1, 2, (queries, 3)).astype(np.float32)

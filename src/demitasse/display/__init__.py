@@ -1,1 +1,1 @@
-"""Evaluations and profiles for people to look at: tables, pictures, the report page."""
+"""Evaluations and profiles as tables, pictures and the report page."""

@@ -173,9 +173,8 @@ def _draw(axes: Axes, lines: Sequence[Line]) -> None:
         x, y = [point.x for point in line.points], [point.y for point in line.points]
         axes.plot(x, y, color=line.colour, marker=line.marker, markersize=4, linewidth=1.5)
         low, high = np.array([(point.low, point.high) for point in line.points], float).reshape(-1, 2).T
-        axes.fill_between(
-            x, low, high, color=line.colour, alpha=0.15, linewidth=0
-        )  # None becomes nan, which is not drawn
+        # Without an interval, both ends are nan, which is not drawn.
+        axes.fill_between(x, low, high, color=line.colour, alpha=0.15, linewidth=0)
     axes.grid(axis="y", color="0.9", linewidth=0.6)
     axes.set_axisbelow(True)
 

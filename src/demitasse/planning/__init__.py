@@ -1,1 +1,1 @@
-"""What every cut costs and is worth on this machine, and the best one within a budget. No torch."""
+"""What every cut scores and costs on this machine, and the best one within a budget. No torch."""
