@@ -12,13 +12,13 @@ from demitasse.objectives.elastic import Elastic
 from demitasse.objectives.published import AdaptiveLayer, Matryoshka
 
 KNOWN = {**OBJECTIVES, **LOSSES}
-# For each type of field what may be written and what it means.
+# For each type of field, what may be written and what it means.
 WRITTEN: dict[str, list[tuple[str, Any]]] = {
     "int": [("3", 3), ("-1", -1)],
     "float": [("0.25", 0.25), ("2e-4", 2e-4), ("1", 1.0)],
     "float | None": [("2e-4", 2e-4), ("none", None)],
     "bool": [("true", True), ("False", False)],
-    "str": [],  # not any text will do; below
+    "str": [],  # only some strings are allowed; below
     "str | None": [("owner/model", "owner/model"), ("/some/folder", "/some/folder"), ("7", "7"), ("none", None)],
     "tuple[int, ...] | None": [("16", (16,)), ("16/32", (16, 32)), ("none", None)],
     "tuple[float, ...] | None": [("none", None)],  # as many as dims; below
@@ -58,7 +58,7 @@ def test_every_field_of_every_name_can_be_written(name: str, field: str, text: s
         ("matryoshka2d:weighting=linear", "linear"),
     ],
 )
-def test_texts_stay_texts(text: str, weighting: str) -> None:
+def test_strings_are_passed_on_as_they_are(text: str, weighting: str) -> None:
     assert choice(text, OBJECTIVES, "objective").weighting == weighting
 
 
@@ -87,7 +87,7 @@ SENTENCES = [
     ("espresso:dims=32/64", "objective espresso cannot have 'dims=32/64'; write a whole number"),
     (
         "matryoshka:dims=32/x",
-        "objective matryoshka cannot have 'dims=32/x'; write a whole number or several with / between them, or none",
+        "objective matryoshka cannot have 'dims=32/x'; write a whole number, or several separated by /, or none",
     ),
     ("espresso-released:compress=1", "objective espresso-released cannot have 'compress=1'; write true or false"),
     (
@@ -96,25 +96,24 @@ SENTENCES = [
     ),
     (
         "starbucks:sizes=2x16/3",
-        "objective starbucks cannot have 'sizes=2x16/3'; "
-        "write a cut such as 3x128 or several with / between them, or none",
+        "objective starbucks cannot have 'sizes=2x16/3'; write a cut such as 3x128",
     ),
     ("cosent:scale=none", "objective cosent cannot have 'scale=none'; write a number"),
-    # What the objective itself has to say comes through.
+    # What the objective itself refuses is reported as it is.
     ("elastic:tune=2.0", "tune must be at least 0 and below 1, not 2.0; it is a share of the steps"),
     ("2dmse:weighting=odd", "weighting 'odd' is not known; use one of uniform, inverse"),
-    ("matryoshka:weights=1/2", "2 weights for 0 dims; give one for each"),
-    ("infonce:temperature=0", "temperature must be above 0, not 0.0; 0.05 is usual"),
+    ("matryoshka:weights=1/2", "2 weights for 0 dims"),
+    ("infonce:temperature=0", "temperature must be above 0, not 0.0"),
 ]
 
 
 @pytest.mark.parametrize(("text", "sentence"), SENTENCES, ids=[text or "nothing" for text, _ in SENTENCES])
-def test_mistakes_are_told_in_a_sentence(text: str, sentence: str) -> None:
+def test_mistakes_are_explained_in_one_sentence(text: str, sentence: str) -> None:
     with pytest.raises(DataError) as raised:
         choice(text, KNOWN, "objective")
     assert str(raised.value).startswith(sentence)
 
 
-def test_the_sentence_says_what_was_to_be_chosen() -> None:
+def test_the_sentence_says_whether_it_is_about_an_objective_or_a_loss() -> None:
     with pytest.raises(DataError, match=r"^loss 'angel' is not known \(did you mean 'angle'\?\)"):
         choice("angel", LOSSES, "loss")

@@ -58,7 +58,7 @@ def test_elastic_loss_gives_the_same_from_inside_the_library(name: str, model_fo
 
 
 @pytest.mark.parametrize("name", ["BERT", "ModernBERT", "Qwen3", "T5 encoder", "DeBERTa-v2", "GPT-2"])
-def test_any_architecture_is_read_as_our_cuts_are(name: str, model_folder: Callable[..., Path]) -> None:
+def test_every_architecture_gives_the_loss_of_our_own_cuts(name: str, model_folder: Callable[..., Path]) -> None:
     folder, objective = model_folder(name, dense=24, normalize=False), AdaptiveLayer(layers_per_step=-1)
     model = opened(folder)
     ours = ElasticLoss(model, objective)(features(model, 3)).item()
@@ -66,7 +66,7 @@ def test_any_architecture_is_read_as_our_cuts_are(name: str, model_folder: Calla
 
 
 @pytest.mark.parametrize("objective", [Espresso(16), TwoDMSE(), Starbucks(), Matryoshka2d((8, 32), layers_per_step=-1)])
-def test_steps_of_training_move_every_layer(objective: Objective, model_folder: Callable[..., Path]) -> None:
+def test_training_steps_change_every_layer(objective: Objective, model_folder: Callable[..., Path]) -> None:
     # A plain loop: SentenceTransformerTrainer would need the package datasets.
     model = fresh(model_folder("BERT")).train()
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
@@ -81,9 +81,9 @@ def test_steps_of_training_move_every_layer(objective: Objective, model_folder: 
     assert {name.removeprefix("model.") for name, _ in loss.named_parameters()} == set(before)
 
 
-def test_the_model_is_run_once_a_column_and_left_as_it_was(model_folder: Callable[..., Path]) -> None:
+def test_the_model_runs_once_per_column_and_is_left_unchanged(model_folder: Callable[..., Path]) -> None:
     model = fresh(model_folder("BERT")).train()
-    model[0].auto_model.embeddings.eval()  # frozen by somebody
+    model[0].auto_model.embeddings.eval()  # frozen by the user
     modes = {name: module.training for name, module in model.named_modules()}
     loss, runs = ElasticLoss(model, Espresso(16)), list[object]()
     loss(features(model, 2))  # finds the layers
@@ -99,7 +99,7 @@ def test_the_model_is_run_once_a_column_and_left_as_it_was(model_folder: Callabl
     assert loss(given).item() != loss(given).item()  # dropout
 
 
-def test_wrappers_are_seen_through(model_folder: Callable[..., Path], tmp_path: Path) -> None:
+def test_ddp_and_compiled_models_give_the_same_loss(model_folder: Callable[..., Path], tmp_path: Path) -> None:
     model = opened(model_folder("BERT"))
     loss = ElasticLoss(model, Matryoshka2d((8, 32), layers_per_step=-1, dims_per_step=-1))
     plain = loss(features(model, 3)).item()
@@ -117,11 +117,11 @@ def test_wrappers_are_seen_through(model_folder: Callable[..., Path], tmp_path: 
         gc.collect()
         distributed.destroy_process_group()
     loss.model = nn.Linear(1, 1)
-    with pytest.raises(BackboneError, match="holds no SentenceTransformer"):
+    with pytest.raises(BackboneError, match="Linear does not contain a SentenceTransformer"):
         loss(features(model, 3))
 
 
-def test_labels_are_scores_for_those_who_read_them(model_folder: Callable[..., Path]) -> None:
+def test_labels_are_scores_for_losses_that_use_them(model_folder: Callable[..., Path]) -> None:
     model = opened(model_folder("BERT"))
     pairs, labels = features(model, 2), torch.tensor([[1], [0], [1], [1], [0], [0]])
     find = ElasticLoss(model, FULL, InfoNCE())
@@ -134,7 +134,7 @@ def test_labels_are_scores_for_those_who_read_them(model_folder: Callable[..., P
         mixed(pairs[:1])
 
 
-def test_evaluation_leaves_no_memory(model_folder: Callable[..., Path]) -> None:
+def test_evaluation_data_is_not_remembered(model_folder: Callable[..., Path]) -> None:
     model = fresh(model_folder("BERT"))
     loss = ElasticLoss(model.eval(), Espresso(16, Principal()))
     loss(features(model, 2))
@@ -144,14 +144,14 @@ def test_evaluation_leaves_no_memory(model_folder: Callable[..., Path]) -> None:
     assert len(loss._memory) == 2 * zoo.DEPTH
 
 
-def test_what_the_model_card_asks_for(model_folder: Callable[..., Path]) -> None:
+def test_the_model_card_gets_a_description_and_a_citation(model_folder: Callable[..., Path]) -> None:
     for objective in (Matryoshka(), Espresso(16), TwoDMSE(), Starbucks()):
         loss = ElasticLoss(opened(model_folder("BERT")), objective)
         assert json.dumps(loss.get_config_dict()).count(type(objective).__name__) == 1
         assert loss.citation.lstrip().startswith("@")
 
 
-def test_what_cannot_be_trained_is_refused(model_folder: Callable[..., Path]) -> None:
+def test_models_and_losses_that_cannot_be_used_are_refused(model_folder: Callable[..., Path]) -> None:
     model = fresh(model_folder("BERT")).train()
     with pytest.raises(DataError, match=r"use demitasse\.train"):
         ElasticLoss(model, Elastic())
@@ -167,7 +167,7 @@ def test_what_cannot_be_trained_is_refused(model_folder: Callable[..., Path]) ->
         ElasticLoss(model, Espresso(16))(features(model, 2))
 
 
-def test_without_the_library_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     monkeypatch.delitem(sys.modules, "demitasse.integrations.sentence_transformers")
     with pytest.raises(MissingExtra, match="needs sentence-transformers; pip install"):

@@ -118,5 +118,5 @@ def test_unknown_weightings_and_mismatched_weights_are_refused() -> None:
     for make in (lambda: TwoDMSE(weighting="loud"), lambda: AdaptiveLayer(weighting="loud")):
         with pytest.raises(DataError, match="use one of"):
             make()
-    with pytest.raises(DataError, match="give one for each"):
+    with pytest.raises(DataError, match="give one weight per width"):
         Matryoshka((8, 16), (1.0,))

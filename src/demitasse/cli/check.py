@@ -35,7 +35,7 @@ def check(  # noqa: PLR0913 - options of a command, each named when used
     vectors: VectorsOption = None,
     max_drop: Annotated[
         str | None,
-        typer.Option(help="Maximum quality drop, such as 1%, from the baseline, or from the full model without one."),
+        typer.Option(help="Maximum quality drop, such as 1%: from the baseline or, without one, from the full model."),
     ] = None,
     max_slowdown: Annotated[
         str | None, typer.Option(help="Maximum slowdown from the baseline, such as 10%, beyond the noise of both.")

@@ -22,7 +22,7 @@ def export(
     ] = "blocks-int8",
     sentences: Annotated[
         Path | None,
-        typer.Option(help="File with one sentence per line, to set the int8 scales and compare the vectors on."),
+        typer.Option(help="File with one sentence per line, to calibrate int8 and to compare the vectors on."),
     ] = None,
 ) -> None:
     """Write a model that runs without torch: blocks for every cut, or one ONNX graph for one cut."""

@@ -1,4 +1,4 @@
-"""Objectives and pair losses by name, as the command line writes them: `elastic:tune=0.3,dims=32/64/128`."""
+"""Objectives and pair losses by name, as typed on the command line: `elastic:tune=0.3,dims=32/64/128`."""
 
 from __future__ import annotations
 
@@ -37,45 +37,47 @@ _COMPRESS = {"published": Published(), "principal": Principal()}
 
 
 def choice(text: str, known: Mapping[str, Any], what: str) -> Any:
-    """One of `known`, with the fields that `text` names changed.
+    """The one of `known` that `text` names, with the options that follow the name.
 
     >>> choice("matryoshka:dims=32/64", OBJECTIVES, "objective")
     Matryoshka(dims=(32, 64), weights=None, per_step=-1)
     """
     name, _, rest = text.partition(":")
     if name not in known:
-        raise DataError(f"{what} {name!r} is not known{_close(name, known)}; use one of {', '.join(known)}")
+        raise DataError(f"{what} {name!r} is not known{_suggestion(name, known)}; use one of {', '.join(known)}")
     chosen = known[name]
-    own = {field.name: str(field.type) for field in fields(chosen)}
-    changed = {}
+    types = {field.name: str(field.type) for field in fields(chosen)}
+    changes = {}
     for part in filter(None, rest.split(",")):
         key, equals, value = part.partition("=")
-        if key not in own:
-            raise DataError(f"{what} {name} has no option {key!r}{_close(key, own)}; it has {', '.join(sorted(own))}")
+        if key not in types:
+            raise DataError(
+                f"{what} {name} has no option {key!r}{_suggestion(key, types)}; it has {', '.join(sorted(types))}"
+            )
         if not equals:
             raise DataError(f"{what} {name} was given {key!r} without a value; write {key}=VALUE")
         try:
-            changed[key] = _value(value, own[key])
+            changes[key] = _value(value, types[key])
         except (ValueError, KeyError) as problem:
-            raise DataError(f"{what} {name} cannot have {part!r}; {_wanted(own[key])}") from problem
-    return replace(chosen, **changed)
+            raise DataError(f"{what} {name} cannot have {part!r}; {_expected(types[key])}") from problem
+    return replace(chosen, **changes)
 
 
 def _value(text: str, kind: str) -> Any:
-    """`text` as a field of type `kind`, as the dataclass writes it."""
+    """`text` as the value of a field whose type annotation is `kind`."""
     kind, optional, _ = kind.partition(" | None")
     if optional and text.lower() == "none":
         return None
     if kind.startswith("tuple["):
-        single = _KINDS[_item(kind)][0]
-        return tuple(single(part) for part in text.split("/"))
+        parse = _KINDS[_item(kind)][0]
+        return tuple(parse(part) for part in text.split("/"))
     return _KINDS[kind][0](text)
 
 
-def _wanted(kind: str) -> str:
-    """What to write for a field of type `kind`."""
+def _expected(kind: str) -> str:
+    """What to write for a field whose type annotation is `kind`."""
     kind, optional, _ = kind.partition(" | None")
-    several = " or several with / between them" if kind.startswith("tuple[") else ""
+    several = ", or several separated by /" if kind.startswith("tuple[") else ""
     return f"write {_KINDS[_item(kind)][1]}{several}{', or none' if optional else ''}"
 
 
@@ -91,18 +93,18 @@ def _widths(text: str) -> Matryoshka:
     return Matryoshka(_value(text, "tuple[int, ...]"))
 
 
-# How each type of field is read, and what to write for it.
+# How the values of each type are parsed, and what to write for them.
 _KINDS: dict[str, tuple[Callable[[str], Any], str]] = {
     "int": (int, "a whole number"),
     "float": (float, "a number"),
-    "str": (str, "a text"),
+    "str": (str, "a string"),
     "bool": (_flag, "true or false"),
     "Cut": (Cut.parse, "a cut such as 3x128"),
     "Compress": (lambda text: _COMPRESS[text.lower()], " or ".join(_COMPRESS)),
-    "Matryoshka": (_widths, "dims with / between them"),
+    "Matryoshka": (_widths, "dims separated by /"),
 }
 
 
-def _close(word: str, known: Any) -> str:
-    found = difflib.get_close_matches(word, list(known), 1)
-    return f" (did you mean {found[0]!r}?)" if found else ""
+def _suggestion(word: str, known: Any) -> str:
+    close = difflib.get_close_matches(word, list(known), 1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -21,11 +21,9 @@ BaseOption = Annotated[str, typer.Option("--base", "-b", help="Model folder or h
 CutOption = Annotated[
     str | None, typer.Option("--cut", "-c", help="Layers x dims, such as 3x128; default: the whole model.")
 ]
-LayersOption = Annotated[
-    str | None, typer.Option(help="Numbers of layers, such as 0-6 or 1,3,6; default: every number.")
-]
+LayersOption = Annotated[str | None, typer.Option(help="Layer counts, such as 0-6 or 1,3,6; default: every one.")]
 DimsOption = Annotated[
-    str | None, typer.Option(help="Numbers of dims, such as 32,128; default: 32, 64, 128, … and all.")
+    str | None, typer.Option(help="Dims, such as 32,128; default: 32, 64, 128, … and the full width.")
 ]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda or mps; default: the GPU if there is one.")]
 
@@ -60,7 +58,7 @@ QualityOption = Annotated[
     typer.Option("--min-quality", help="Minimum quality: 97% or 0.97 of the full model's, or points such as 75."),
 ]
 PrecisionOption = Annotated[
-    list[str] | None, typer.Option("--precision", help=f"Only rows of this precision, fp32 or int8; {REPEATABLE}.")
+    list[str] | None, typer.Option("--precision", help=f"Only rows of this precision, such as int8; {REPEATABLE}.")
 ]
 VectorsOption = Annotated[
     list[str] | None,

@@ -17,7 +17,7 @@ from demitasse.extras import TRAIN, need
 def train(  # noqa: PLR0913 - options of a command, each named when used
     data: Annotated[list[Path], typer.Argument(help="Training files: .jsonl, .csv, .tsv, .txt or .parquet (.gz too).")],
     base: BaseOption,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run; the model is written to its model/.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run; the model goes to model/ inside it.")],
     objective: Annotated[
         str,
         typer.Option(
@@ -36,10 +36,12 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
     ] = None,
     weight: Annotated[
         list[float] | None,
-        typer.Option(help="How often to draw batches from each file, one weight per file; default: its row count."),
+        typer.Option(help="How often to draw batches from a file; give one weight per file. Default: its row count."),
     ] = None,
     skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Skip bad rows and report how many.")] = False,
-    dev: Annotated[Path | None, typer.Option(help="Scored pairs to choose the best checkpoint by.")] = None,
+    dev: Annotated[
+        Path | None, typer.Option(help="Scored pairs; the model that scores best on them is the result.")
+    ] = None,
     steps: Annotated[int | None, typer.Option(help="Optimizer steps; default: from --epochs.")] = None,
     epochs: Annotated[float, typer.Option(help="Passes over the data.")] = 1.0,
     batch: Annotated[int, typer.Option(help="Rows per batch, over all processes.")] = 128,

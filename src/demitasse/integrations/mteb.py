@@ -6,7 +6,7 @@
     model = dt.mteb_model(dt.load(), dt.Cut(3, 128))
     mteb.evaluate(model, mteb.get_tasks(["STSBenchmark", "SciFact"]))
 
-There is nothing to register: `mteb.evaluate` takes the model as it is.
+Nothing needs to be registered: `mteb.evaluate` accepts the model directly.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 def mteb_model(encoder: Encoder, cut: Cut | None = None) -> AbsEncoder:
     """`encoder`, at `cut` if one is given, for `mteb.evaluate`.
 
-    Results are kept by mteb under the name `demitasse/<source>-<cut>` and, as revision, the encoder's fingerprint, so
-    those of another model or cut are never taken for them. Queries and documents get the prompts of those names, and
-    where the model has one for a task or a type of task (`STS`, `Clustering`), that one, as in sentence-transformers.
+    mteb stores results under the name `demitasse/<source>-<cut>`, with the encoder's fingerprint as revision, so those
+    of different models or cuts are never confused. Queries and documents get the prompts of those names, or those that
+    the model has for a task or a type of task (`STS`, `Clustering`), as in sentence-transformers.
 
     >>> mteb_model(encoder, Cut(2, 16)).mteb_model_meta.name
     'demitasse/tiny-2x16'
@@ -48,7 +48,7 @@ def mteb_model(encoder: Encoder, cut: Cut | None = None) -> AbsEncoder:
 
 
 class _Model(AbsEncoder):
-    """What mteb calls an encoder."""
+    """An encoder as mteb expects it."""
 
     def __init__(self, encoder: Encoder) -> None:
         self.model = encoder
@@ -65,13 +65,13 @@ class _Model(AbsEncoder):
         prompt_type: PromptType | None = None,
         **kwargs: Unpack[EncodeKwargs],
     ) -> Vectors:
-        """One unit-length row for each text; `batch_size` is not read, since batches are filled by tokens."""
+        """One unit-length vector per text; `batch_size` is ignored, because batches are filled by tokens."""
         precision = kwargs.get("precision", "float32")
         if precision != "float32":
-            raise DataError(f"precision {precision!r} is not offered to mteb; leave it out, vectors are float32")
+            raise DataError(f"precision {precision!r} is not available in mteb; leave it out, vectors are float32")
         prompt = self.get_prompt_name(task_metadata, prompt_type)
         if prompt is None and prompt_type is not None:
-            prompt = prompt_type.value  # every encoder knows "query" and "document", with or without a text for them
+            prompt = prompt_type.value  # every encoder accepts "query" and "document", even without prompts for them
         texts = [text for batch in inputs for text in batch["text"]]
         vectors: Vectors = self.model.encode(
             texts, prompt=prompt, progress=None if kwargs.get("show_progress_bar", True) else False
@@ -98,4 +98,4 @@ def _meta(encoder: Encoder) -> ModelMeta:
 def _parameters(encoder: Encoder) -> int | None:
     if isinstance(encoder, TorchEncoder):
         return encoder.model_bytes(encoder.full) // encoder.backbone.model.dtype.itemsize
-    return None  # blocks are files of a size, and do not tell how many numbers they hold
+    return None  # the files of blocks have a size, but do not say how many parameters they hold

@@ -8,8 +8,8 @@
     loss = ElasticLoss(model, Espresso(dims=128))
     SentenceTransformerTrainer(model=model, train_dataset=dataset, loss=loss).train()
 
-It stands where `Matryoshka2dLoss` would. Unlike that loss it knows ESE, reads pre-norm models (Qwen, Llama, ModernBERT)
-through their final norm at every depth, as a model cut there would, and leaves the model's `forward` alone.
+It replaces `Matryoshka2dLoss`. Unlike that loss it supports ESE, applies the final norm of pre-norm models (Qwen,
+Llama, ModernBERT) at every depth, as a model cut there would, and does not replace the model's `forward`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ try:
     from sentence_transformers import SentenceTransformer
 except ImportError as problem:
     missing = MissingExtra(__name__, "sentence-transformers", "train")
-    # None of our extras brings it.
+    # None of our extras includes it.
     missing.args = (f"{__name__} needs sentence-transformers; pip install 'sentence-transformers[train]'",)
     raise missing from problem
 
@@ -80,13 +80,13 @@ _STARBUCKS = """
 
 
 class ElasticLoss(nn.Module):
-    """Any objective but `Elastic`, with any pair loss, as a loss of sentence-transformers.
+    """Any objective except `Elastic`, with any pair loss, as a loss of sentence-transformers.
 
     Each column of a batch is encoded once; every depth is read in that one pass and goes through the model's own
-    modules (Pooling, Dense, Normalize). Draws come from the `random` module, so the trainer's seed sets them.
+    modules (Pooling, Dense, Normalize). Random numbers come from the `random` module, so the trainer's seed sets them.
 
-    The labels of a dataset with two columns of texts are the scores of `CoSENT` and `AnglE`; otherwise, and by
-    `InfoNCE`, labels are not read.
+    With two columns of texts, `CoSENT` and `AnglE` use the labels of the dataset as scores; otherwise, and with
+    `InfoNCE`, labels are ignored.
 
     >>> from sentence_transformers import SentenceTransformer
     >>> from demitasse.objectives.published import Espresso
@@ -98,7 +98,7 @@ class ElasticLoss(nn.Module):
 
     def __init__(self, model: SentenceTransformer, objective: Objective, loss: PairLoss = _FIND_THE_POSITIVE) -> None:
         super().__init__()
-        if objective.needs_teacher:
+        if getattr(objective, "needs_teacher", False):  # objectives written by users may lack it
             name = type(objective).__name__
             raise DataError(f"{name} needs a teacher's vectors, which this trainer does not make; use demitasse.train")
         if hasattr(loss, "model"):
@@ -113,28 +113,28 @@ class ElasticLoss(nn.Module):
 
     def forward(self, sentence_features: Iterable[Mapping[str, Any]], labels: Tensor | None = None) -> Tensor:
         """The loss of one batch."""
-        backbone = self._found_backbone()
+        backbone = self._get_backbone()
         depths = [backbone.depth] if self.objective.last_only else list(range(backbone.depth + 1))
         columns = [self._states(backbone, features, depths) for features in sentence_features]
         if len(columns) < 2:
-            raise DataError("one column of texts has nothing to be compared with; give two or more")
+            raise DataError("one column of texts has nothing to be compared with; give two or more columns")
         embeddings = [torch.stack([column[depth] for column in columns]) for depth in depths]
         scores = self._scores(labels, embeddings[0])
 
         def pair_loss(columns: Tensor, widths: Sequence[int]) -> Tensor:
             return self.loss(columns, widths, scores)
 
-        # What is learnt from evaluation data is forgotten.
+        # Nothing may be remembered from evaluation data.
         memory = self._memory if self.model.training else dict(self._memory)
         return self.objective(embeddings, pair_loss, Step(random=cast(Random, random), memory=memory))
 
     def get_config_dict(self) -> dict[str, Any]:
-        """What the model card says about this loss."""
+        """What the model card shows about this loss."""
         return {"objective": repr(self.objective), "loss": repr(self.loss)}
 
     @property
     def citation(self) -> str:
-        """The paper that the objective comes from."""
+        """The paper of the objective, as BibTeX."""
         if isinstance(self.objective, Matryoshka):
             return _MATRYOSHKA
         if isinstance(self.objective, Starbucks):
@@ -148,66 +148,68 @@ class ElasticLoss(nn.Module):
             raise DataError(f"{labels.numel()} labels for {columns.shape[1]} pairs; give one score for each")
         return labels.reshape(-1).float()
 
-    def _found_backbone(self) -> Backbone:
+    def _get_backbone(self) -> Backbone:
         if self._backbone is None:
-            transformer = getattr(_inside(self.model)[0], "auto_model", None)
+            transformer = getattr(_unwrapped(self.model)[0], "auto_model", None)
             if transformer is None:
                 raise BackboneError("the first module of this model is not a transformer, so it cannot be cut")
-            self._backbone = _find_quietly(transformer)
+            self._backbone = _find_keeping_modes(transformer)
         if self._backbone.model.is_gradient_checkpointing and self._backbone.model.training:
             raise BackboneError(
-                "gradient checkpointing runs layers again after they were read, which ElasticLoss cannot follow; "
+                "gradient checkpointing runs layers a second time, which ElasticLoss cannot follow; "
                 "train with gradient_checkpointing=False"
             )
         return self._backbone
 
     def _states(self, backbone: Backbone, features: Mapping[str, Any], depths: Sequence[int]) -> dict[int, Tensor]:
         """The embeddings (B, D) of one column at each of `depths`, from one pass through the model."""
-        _, *later = _inside(self.model).children()
+        _, *later = _unwrapped(self.model).children()
 
         def pool(hidden: Tensor) -> Tensor:
-            found: dict[str, Any] = {**features, "token_embeddings": hidden}
+            outputs: dict[str, Any] = {**features, "token_embeddings": hidden}
             for module in later:
-                found = module(found)
-            return cast(Tensor, found["sentence_embedding"]).float()
+                outputs = module(outputs)
+            return cast(Tensor, outputs["sentence_embedding"]).float()
 
-        whole = _Whole(backbone.model, _callable(self.model))
-        return replace(backbone, model=cast(Any, whole)).states(features, depths, pool)
+        wrapped = _WrappedTransformer(backbone.model, _callable(self.model))
+        return replace(backbone, model=cast(Any, wrapped)).states(features, depths, pool)
 
 
-class _Whole:
-    """Runs the transformer by running all around it: DDP, which averages gradients, and the trainer's autocast."""
+class _WrappedTransformer:
+    """Runs the transformer from the outside in: through DDP, which averages gradients, and the trainer's autocast."""
 
     def __init__(self, transformer: nn.Module, run: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
         self.get_submodule = transformer.get_submodule
         self._run = run
 
     def forward(self, **features: Any) -> SimpleNamespace:
-        """The last token states, as transformers gives them."""
+        """The last token states, as transformers returns them."""
         return SimpleNamespace(last_hidden_state=self._run(features)["token_embeddings"])
 
     __call__ = forward
 
 
-def _inside(model: nn.Module) -> SentenceTransformer:
-    """The model itself, out of what DDP and torch.compile wrap around it."""
+def _unwrapped(model: nn.Module) -> SentenceTransformer:
+    """The model itself, without the wrappers of DDP and torch.compile."""
     while not isinstance(model, SentenceTransformer):
         inner = getattr(model, "_orig_mod", None) or getattr(model, "module", None)
         if inner is None:
-            raise BackboneError(f"{type(model).__name__} holds no SentenceTransformer, so ElasticLoss cannot read it")
+            raise BackboneError(
+                f"{type(model).__name__} does not contain a SentenceTransformer, so ElasticLoss cannot use it"
+            )
         model = inner
     return model
 
 
 def _callable(model: nn.Module) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
-    """What runs `model`, but without torch.compile, whose graphs skip the hooks that read the layers."""
+    """`model` as a callable without torch.compile, whose graphs skip the hooks that read the layers."""
     while hasattr(model, "_orig_mod") or isinstance(model, nn.DataParallel):
         model = cast(nn.Module, getattr(model, "_orig_mod", None) or model.module)
     return model.forward if isinstance(model, SentenceTransformer) else model
 
 
-def _find_quietly(transformer: nn.Module) -> Backbone:
-    """The backbone, every module left in the mode it was in."""
+def _find_keeping_modes(transformer: nn.Module) -> Backbone:
+    """The backbone, with every module left in the mode it was in."""
     modes = {module: module.training for module in transformer.modules()}
     try:
         return find_backbone(cast(Any, transformer))

@@ -1,4 +1,4 @@
-"""Training objectives and losses: pure functions of tensors, with no model inside."""
+"""Training objectives and losses: pure functions of tensors, without a model."""
 
 from demitasse.objectives.published import AdaptiveLayer as AdaptiveLayer
 from demitasse.objectives.published import Espresso as Espresso

@@ -1,8 +1,8 @@
-"""What is asked of the columns of a batch: `InfoNCE`, `CoSENT`, `AnglE`.
+"""Losses over the columns of a batch: `InfoNCE`, `CoSENT`, `AnglE`.
 
-A batch is columns of texts: anchors and positives; anchors, positives and negatives; or the two sides of pairs with a
-score. Their rows come as one tensor (..., C, B, D). A pair loss gives one number for each leading dimension and each of
-several widths, so that an objective may ask for all depths and dims at once.
+A batch has columns of texts: anchors and positives; anchors, positives and negatives; or the two sides of scored pairs.
+Their vectors come as one tensor (..., C, B, D). A pair loss returns one number for each leading dimension and each of
+several widths, so that an objective can compute all depths and dims at once.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class PairLoss(Protocol):
     """A loss over the columns of a batch."""
 
     def __call__(self, columns: Tensor, widths: Sequence[int], scores: Tensor | None = None) -> Tensor:
-        """The loss of `columns` (..., C, B, D) at the first w dims for each of the rising `widths`: (..., W)."""
+        """The loss of `columns` (..., C, B, D) at the first w dims, for each w of the increasing `widths`: (..., W)."""
 
 
 @dataclass(frozen=True)
 class InfoNCE:
     """Each anchor must find its positive among all positives and negatives of the batch.
 
-    Pairs that come with a score have no negatives: they are ordered by `CoSENT` at the same temperature.
+    Scored pairs have no negatives: they are ordered by `CoSENT` at the same temperature.
 
     >>> columns = torch.eye(4).expand(2, 4, 4)
     >>> InfoNCE(temperature=0.2)(columns, [2, 4]).shape
@@ -49,7 +49,7 @@ class InfoNCE:
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:
-            raise DataError(f"temperature must be above 0, not {self.temperature}; 0.05 is usual")
+            raise DataError(f"temperature must be above 0, not {self.temperature}; 0.05 is common")
 
     def __call__(self, columns: Tensor, widths: Sequence[int], scores: Tensor | None = None) -> Tensor:
         """The loss at each of `widths`."""
@@ -63,7 +63,7 @@ class InfoNCE:
 
 @dataclass(frozen=True)
 class CoSENT:
-    """Pairs of a higher score must be closer than pairs of a lower one; of triples, the positives closer."""
+    """Pairs with a higher score must be closer than pairs with a lower one; in triples, positives than negatives."""
 
     scale: float = 20.0
 
@@ -76,11 +76,11 @@ class CoSENT:
 
 @dataclass(frozen=True)
 class AnglE:
-    """The mix of the AnglE library (0.5.5 and later), with its weights and scales (the taus of its options).
+    """The mix of losses of the AnglE library (0.5.5 and later), with its weights and scales (its tau options).
 
     Scored pairs: cosine, in-batch and angle terms. Triples: the in-batch term without negatives and the contrast term
-    with them, halved, and angle and cosine terms over positives against negatives. Plain pairs: the in-batch term
-    alone and, as there, without its weight. Scores are used as labels 0 and 1 by the in-batch term.
+    with them, halved, and angle and cosine terms over positives against negatives. Pairs without scores: only
+    the in-batch term and, as there, without its weight. The in-batch term uses scores as labels 0 and 1.
     """
 
     cosine_weight: float = 0.0
@@ -115,12 +115,12 @@ class AnglE:
 
 
 def labelled(columns: Tensor, scores: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Both sides (..., P, D) and the labels (P,) of all pairs: of triples, 1 for positives, 0 for negatives."""
+    """Both sides (..., P, D) and the labels (P,) of all pairs; in triples, 1 for positives and 0 for negatives."""
     if scores is not None:
         return columns[..., 0, :, :], columns[..., 1, :, :], scores
-    count, rows = columns.shape[-3] - 1, columns.shape[-2]
+    count, texts = columns.shape[-3] - 1, columns.shape[-2]
     if count < 2:
-        raise DataError("pairs without scores or negatives cannot be put in an order; use InfoNCE, or add a column")
+        raise DataError("pairs without scores or negatives cannot be ordered; use InfoNCE, or add a column")
     right = columns[..., 1:, :, :].flatten(-3, -2)
     left = columns[..., :1, :, :].expand_as(columns[..., 1:, :, :]).flatten(-3, -2)
-    return left, right, torch.arange(count * rows, device=columns.device).lt(rows).float()
+    return left, right, torch.arange(count * texts, device=columns.device).lt(texts).float()

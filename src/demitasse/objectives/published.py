@@ -40,7 +40,7 @@ WEIGHTINGS: dict[str, Callable[[int], float]] = {
 class Matryoshka:
     """The pair loss at several widths of the last layer, summed (sentence-transformers' MatryoshkaLoss).
 
-    `dims=None` takes the powers of two from 32 and the full width. `per_step` widths are drawn at each step; -1 is all.
+    `dims=None` means the powers of two from 32 and the full width. Each step draws `per_step` of the widths; -1 is all.
     """
 
     dims: tuple[int, ...] | None = None
@@ -52,7 +52,7 @@ class Matryoshka:
 
     def __post_init__(self) -> None:
         if self.weights is not None and len(self.weights) != len(self.dims or ()):
-            raise DataError(f"{len(self.weights)} weights for {len(self.dims or ())} dims; give one for each")
+            raise DataError(f"{len(self.weights)} weights for {len(self.dims or ())} dims; give one weight per width")
 
     def cuts(self, full: Cut) -> list[Cut]:
         """The last layer at its widths."""
@@ -66,7 +66,7 @@ class Matryoshka:
         """The same for the columns (C, B, D) of any depth."""
         widths = widths_of(self.dims, columns.shape[-1])
         weight = dict(zip(self.dims or widths, self.weights or [1.0] * len(widths), strict=True))
-        widths = sorted(widths, reverse=True)  # the order in which sentence-transformers draws
+        widths = sorted(widths, reverse=True)  # sentence-transformers draws in this order
         if 0 < self.per_step < len(widths):
             widths = [widths[index] for index in random.sample(range(len(widths)), self.per_step)]
         widths = sorted(widths)
@@ -77,14 +77,14 @@ class Matryoshka:
 class TwoDMSE:
     """2D Matryoshka (the first version of the paper): last layer and one random layer, at full width and a random one.
 
-    The width is drawn from the powers of two from 8 up to the full one. The random layer's vectors are pulled towards
-    the last layer's by a KL over their dims. `weighting="inverse"` divides the random layer's losses by its number, as
+    The width is drawn from the powers of two between 8 and the full width. A KL over the dims pulls the random layer's
+    vectors towards the last layer's. `weighting="inverse"` divides the random layer's losses by its depth, as
     angle-emb 0.3.8 to 0.3.10 did; a temperature of 0 leaves the KL out.
     """
 
     temperature: float = 1.0
     weighting: str = "uniform"
-    detach: bool = False  # the released code let the KL move the last layer too
+    detach: bool = False  # the released code lets the KL train the last layer too
     last_only = False
     raw = True
     needs_teacher = False
@@ -114,11 +114,11 @@ class TwoDMSE:
 
 @dataclass(frozen=True)
 class Espresso:
-    """ESE as the paper has it: every layer but the embeddings at the first `dims`, and learn-to-compress.
+    """ESE as in the paper: every layer from 1 on at the first `dims`, and learn-to-compress.
 
     Layer i below the last weighs 1 / (1 + ln i), the last weighs 1, for the pair loss and for `compress` alike.
-    `compress=None` leaves learn-to-compress out; the default is the target of the authors' code; `Principal()` is one
-    that is well posed. `express=False` asks the layers below the last for compression alone.
+    `compress=None` leaves out learn-to-compress; the default is the target of the authors' code; `Principal()` is well
+    posed. With `express=False`, layers below the last have learn-to-compress only.
     """
 
     dims: int = 128
@@ -151,8 +151,8 @@ class Espresso:
 class EspressoReleased:
     """ESE as angle-emb 0.4.0 to 0.6.1 computes it, quirks and all.
 
-    The last layer at full width and at `dims`; below it the embeddings' output and layers 1 to n-2 (n-1 is left out) at
-    `dims`, weighing 1 / (1 + ln(1 + i)) and divided by n-1; `Published` compression everywhere.
+    The last layer at full width and at `dims`; below it depths 0 to n-2 (n-1 is left out) at `dims`, each with weight
+    1 / (1 + ln(1 + i)) and divided by n-1; `Published` compression everywhere.
     """
 
     dims: int = 128
@@ -189,7 +189,7 @@ class AdaptiveLayer:
     """Last layer and drawn layers below it, and a KL to the last (sentence-transformers 6.2's AdaptiveLayerLoss).
 
     Depth 0, the output of the embeddings, is one of the layers below. The KL is summed, not averaged, over the drawn
-    layers, and the last layer is not moved by it. `inner` is what is asked of each layer: by default its full width.
+    layers, and does not train the last layer. `inner` is the objective of each layer: by default its full width.
     """
 
     inner: Matryoshka | None = None
@@ -254,7 +254,7 @@ class Matryoshka2d:
         return self._adaptive().cuts(full)
 
     def __call__(self, embeddings: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
-        """What `AdaptiveLayer` gives."""
+        """The loss of the equivalent `AdaptiveLayer`."""
         return self._adaptive()(embeddings, loss, step)
 
 
@@ -262,12 +262,12 @@ class Matryoshka2d:
 class Starbucks:
     """A fixed list of cuts, each with the pair loss and a KL to the last layer's first dims (Starbucks' STS code).
 
-    `sizes=None` is a diagonal: every second layer, its width halved from one to the next, down to 32.
+    `sizes=None` is a diagonal: every second layer from the last, at half the width each time, down to 32.
     """
 
     sizes: tuple[Cut, ...] | None = None
     kl_weight: float = 0.3
-    detach: bool = False  # the released code let the KL move the last layer too
+    detach: bool = False  # the released code lets the KL train the last layer too
     last_only = False
     raw = False
     needs_teacher = False
@@ -291,7 +291,7 @@ class Starbucks:
 
 
 def diagonal(full: Cut) -> list[Cut]:
-    """Every second layer from the last, its width halved from one to the next, but not below 32.
+    """Every second layer from the last, at half the width each time, but not below 32.
 
     >>> [str(cut) for cut in diagonal(Cut(6, 384))]
     ['2x96', '4x192', '6x384']
