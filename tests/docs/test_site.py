@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +69,6 @@ def test_contributing_names_files_that_exist() -> None:
     assert [name for name in rows if not (ROOT / name).is_file()] == []
 
 
-@pytest.mark.skipif(find_spec("mkdocs") is None, reason="make docs installs mkdocs")
 def test_the_site_builds_and_fetches_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -116,7 +116,7 @@ def quality_by_dims(axes: Axes, lines: Sequence[Line]) -> None:
     axes.minorticks_off()
 
 
-def quality_and_time(axes: Axes, lines: Sequence[Line], time: str = "milliseconds a text") -> None:
+def quality_and_time(axes: Axes, lines: Sequence[Line], time: str = "milliseconds per text") -> None:
     """Draw quality over time (the x of each point), on a logarithmic scale."""
     from matplotlib.ticker import LogLocator
 
