@@ -24,7 +24,7 @@ NestedLoss = Callable[[Tensor, Sequence[int]], Tensor]
 class Step:
     """What an objective may use besides its embeddings: randomness, memory between steps, and teachers' vectors."""
 
-    random: Random = field(default_factory=lambda: Random(0))  # noqa: S311 - which layers to train is no secret
+    random: Random = field(default_factory=lambda: Random(0))  # noqa: S311 - which layers to train is not a secret
     memory: MutableMapping[str, Tensor] = field(default_factory=dict)
     teacher: Tensor | None = None  # (C, B, T): vectors whose similarities are learned
     anchor: Tensor | None = None  # (C, B, D): vectors to stay close to
