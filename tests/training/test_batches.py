@@ -68,7 +68,7 @@ def test_too_few_examples_for_the_processes_are_refused(encoder: Encoder) -> Non
     with pytest.raises(DataError) as raised:
         loader(encoder, share=Share(0, 3)).prepare(drawn(pairs(), 2), {})
     assert str(raised.value) == (
-        "a batch of 2 rows cannot be shared by 3 processes; give more data or use fewer processes"
+        "a batch of 2 rows cannot be split between 3 processes; give more data or use fewer processes"
     )
 
 
@@ -115,7 +115,7 @@ def test_resuming_after_a_batch_gives_the_next_one(encoder: Encoder) -> None:
 
 def test_an_error_in_the_other_thread_reaches_the_caller(encoder: Encoder) -> None:
     with (
-        pytest.raises(DataError, match="cannot be shared by 99 processes"),
+        pytest.raises(DataError, match="cannot be split between 99 processes"),
         loader(encoder, share=Share(0, 99)).batches(Sampler(pairs(), 8, seed=0)) as batches,
     ):
         next(batches)
