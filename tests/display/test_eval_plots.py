@@ -264,7 +264,7 @@ def test_points_over_time_are_named() -> None:
     panel = axes()
     quality_and_time(panel, [model_line("ours", [Point(0.5, 70.0, name="1x64"), Point(2, 78.0, name="6x64")], 1)])
     assert [text.get_text() for text in panel.texts] == ["1x64", "6x64"]
-    assert panel.get_xlabel() == "milliseconds a text"
+    assert panel.get_xlabel() == "milliseconds per text"
     assert panel.get_xscale() == "log"
 
 
