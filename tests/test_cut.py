@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demitasse import Cut, CutError, grid
+from demitasse import Cut, CutError, Encoder, grid
 
 cuts = st.builds(Cut, st.integers(0, 200), st.integers(1, 10_000))
 
@@ -63,3 +64,18 @@ def test_errors_name_what_is_allowed() -> None:
         Cut(14, 128).within(Cut(12, 768))
     with pytest.raises(ValueError, match="ask for at most 768 dims"):
         Cut(12, 1024).within(Cut(12, 768))
+
+
+def test_whole_numbers_of_numpy_will_do() -> None:
+    cut = Cut(np.int64(3), np.int32(64))  # type: ignore[arg-type]
+    assert cut == Cut(3, 64)
+    assert type(cut.layers) is int
+    assert grid(np.arange(1, 3), [8]) == [Cut(1, 8), Cut(2, 8)]
+    with pytest.raises(CutError, match="layers must be a whole number"):
+        Cut(np.float64(3.0), 64)  # type: ignore[arg-type]
+
+
+def test_an_encoder_is_cut_by_a_cut(encoder: Encoder) -> None:
+    assert encoder.cut(Cut(2, 8)).full == Cut(2, 8)
+    with pytest.raises(CutError, match="give a Cut alone, or layers and dims"):
+        encoder.cut(Cut(2, 8), 4)

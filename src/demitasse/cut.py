@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from demitasse.errors import CutError
@@ -32,12 +34,10 @@ class Cut:
 
     def __post_init__(self) -> None:
         for name, least in (("layers", 0), ("dims", 1)):
-            value = getattr(self, name)
-            # bool is an int in Python, but Cut(True, 5) is a mistake.
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise CutError(f"{name} must be a whole number, not {value!r}; write Cut(6, 128)")
+            value = _whole_number(name, getattr(self, name))
             if value < least:
                 raise CutError(f"{name} must be at least {least}, not {value}")
+            object.__setattr__(self, name, value)  # frozen, but a whole number of numpy becomes Python's here
 
     @classmethod
     def parse(cls, text: str) -> Cut:
@@ -69,6 +69,14 @@ class Cut:
 
     def __str__(self) -> str:
         return f"{self.layers}x{self.dims}"
+
+
+def _whole_number(name: str, value: object) -> int:
+    # bool is an int in Python, but Cut(True, 5) is a mistake.
+    if not isinstance(value, bool):
+        with suppress(TypeError):
+            return operator.index(value)  # type: ignore[arg-type]
+    raise CutError(f"{name} must be a whole number, not {value!r}; write Cut(6, 128)")
 
 
 def grid(layers: Iterable[int], dims: Iterable[int]) -> list[Cut]:

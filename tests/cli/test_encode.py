@@ -137,3 +137,12 @@ def test_an_interrupt_leaves_no_half_file(stop: signal.Signals, model: Path, tmp
         assert process.wait() != 0
     assert "Traceback" not in errors
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_input_is_never_overwritten(run: RunCommand, tmp_path: Path) -> None:
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text("a cup\n")
+    ran = run("encode", "--input", lines, "--output", tmp_path / "." / "lines.jsonl")
+    assert ran.code == 2
+    assert "is the file that --input reads" in ran.err
+    assert lines.read_text() == "a cup\n"

@@ -214,3 +214,23 @@ def test_a_dtype_or_device_that_is_not_available_is_refused() -> None:
     with pytest.raises(DeviceError, match=r"device 'cuda' is not offered .*; use 'cpu'"):
         load(device="cuda")
     assert load(device="cpu").place == "int8 blocks, cpu"
+
+
+def test_blocks_open_after_the_working_directory_has_changed(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(copy.parent)
+    encoder = load("copy")
+    monkeypatch.chdir("/")
+    assert encoder.encode(["a small cup"]).shape == (1, 384)
+
+
+def test_a_manifest_cannot_ask_for_more_layers_than_it_lists_files(copy: Path) -> None:
+    manifest = json.loads((copy / MANIFEST).read_text())
+    (copy / MANIFEST).write_text(json.dumps({**manifest, "full": "999999999x64"}))
+    with pytest.raises(FolderError, match=r"says 999999999 layers and lists \d+ files"):
+        load(copy)
+
+
+def test_nested_json_is_one_sentence(copy: Path) -> None:
+    (copy / MANIFEST).write_text("[" * 200_000)
+    with pytest.raises(FolderError, match="cannot be read as JSON"):
+        load(copy)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,3 +50,18 @@ def test_prompts_are_chosen_by_name() -> None:
     assert prompt_text({}, "query", None) == prompt_text({}, "document", None) == prompt_text({}, None, None) == ""
     with pytest.raises(DataError, match="no prompt 'clustering'; use one of document, passage, query, sts"):
         prompt_text(prompts, "clustering", None)
+
+
+class Frame:
+    """Enough of a data frame: going through it gives the names of its columns."""
+
+    columns = ("text",)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+
+@pytest.mark.parametrize("table", [{"text": ["a", "b"]}, Frame()], ids=["dict", "frame"])
+def test_a_table_is_refused_with_how_to_give_a_column(table: Any) -> None:
+    with pytest.raises(DataError, match=r"not a (dict|Frame); give one column: texts\['text'\]"):
+        list(checked(table))

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import io
+import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,7 +10,7 @@ import torch
 import transformers as tf
 import zoo
 
-from demitasse import FolderError
+from demitasse import FolderError, load
 from demitasse.torch_model.backbone import find_backbone
 from demitasse.torch_model.hf_weights import read_model
 
@@ -41,3 +44,25 @@ def test_pickled_weights_are_never_read(tmp_path: Path) -> None:
     torch.save(zoo.build("BERT").state_dict(), tmp_path / "pytorch_model.bin")
     with pytest.raises(FolderError, match="pickled weights are never read"):
         read_model(str(tmp_path), torch.float32, CPU)
+
+
+@pytest.mark.parametrize("part", ["AutoConfig", "AutoTokenizer"])
+def test_code_in_a_folder_is_never_run_and_nobody_is_asked(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = zoo.write_folder(tmp_path / "evil", "BERT")
+    (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\nclass Evil: ...\n")
+    if part == "AutoConfig":
+        config = json.loads((folder / "config.json").read_text())
+        changed = {"model_type": "evil", "auto_map": {"AutoConfig": "evil.Evil", "AutoModel": "evil.Evil"}}
+        (folder / "config.json").write_text(json.dumps({**config, **changed}))
+    else:
+        changed = {"tokenizer_class": "EvilTokenizer", "auto_map": {"AutoTokenizer": ["evil.Evil", None]}}
+        (folder / "tokenizer_config.json").write_text(json.dumps(changed))
+        (folder / "tokenizer.json").unlink()
+    answers = io.StringIO("y\ny\ny\n")
+    monkeypatch.setattr(sys, "stdin", answers)
+    with pytest.raises(FolderError, match="evil"):
+        load(folder, device="cpu")
+    assert answers.tell() == 0
+    assert not (tmp_path / "ran").exists()

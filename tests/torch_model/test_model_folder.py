@@ -281,3 +281,13 @@ def test_a_saved_model_can_be_moved(encoder: Encoder, tmp_path: Path) -> None:
     encoder.save(tmp_path / "a" / "m")
     shutil.move(tmp_path / "a" / "m", tmp_path / "b")
     np.testing.assert_array_equal(load(tmp_path / "b").encode(TEXTS), encoder.encode(TEXTS))
+
+
+@pytest.mark.parametrize("path", ["../elsewhere", "/etc", "C:\\models", "1_Pooling/../../x"])
+def test_a_module_outside_the_folder_is_refused(path: str, tmp_path: Path) -> None:
+    folder = zoo.write_folder(tmp_path / "model", "BERT")
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[1]["path"] = path
+    (folder / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(FolderError, match="which is outside the folder"):
+        load(folder, device="cpu")

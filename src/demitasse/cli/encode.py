@@ -36,6 +36,7 @@ def encode(  # noqa: PLR0913 - options of a command, each named when used
     from demitasse.cli.vector_files import check_format, write_vectors
 
     check_format(output, vectors)
+    _check_different(input, output)
     source = _texts(texts, input)
     encoder = load_model(model, cut, device)
     written, encoded = tee(source)
@@ -44,6 +45,11 @@ def encode(  # noqa: PLR0913 - options of a command, each named when used
     if output is not None:
         kind = "" if vectors == "float32" else f"{vectors} "
         typer.echo(f"{count} {kind}vectors of {encoder.full} written to {output}", err=True)
+
+
+def _check_different(source: Path | None, output: Path | None) -> None:
+    if source is not None and output is not None and output.exists() and source.exists() and output.samefile(source):
+        raise DataError(f"--output {output} is the file that --input reads; write the vectors to another file")
 
 
 def _texts(texts: list[str] | None, source: Path | None) -> Iterator[str]:

@@ -58,6 +58,10 @@ class Blocks:
 
     def check(self, depth: int) -> None:
         """Refuse a folder where a file that `depth` layers need is missing or incomplete."""
+        if depth > len(self.sizes):  # before names are made of any number that a manifest may say
+            raise FolderError(
+                f"{self.folder} says {depth} layers and lists {len(self.sizes)} files; copy or export the model again"
+            )
         for name in [TOKENIZER, *(f"{block}.onnx" for block in names_at(depth))]:
             self._check_file(name)
 

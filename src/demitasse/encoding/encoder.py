@@ -103,9 +103,16 @@ class Encoder(ABC):
     def save(self, folder: str | Path) -> None:
         """Write this encoder as a folder that `demitasse.load` opens."""
 
-    def cut(self, layers: int | None = None, dims: int | None = None) -> Self:
-        """An encoder of the first `layers` and `dims` (all of them if left out) that shares this one's weights."""
+    def cut(self, layers: int | Cut | None = None, dims: int | None = None) -> Self:
+        """An encoder of the first `layers` and `dims` (all of them if left out) that shares this one's weights.
+
+        A `Cut` does for both: `encoder.cut(profile.best(budget).cut)`.
+        """
         full = self.full
+        if isinstance(layers, Cut):
+            if dims is not None:
+                raise CutError(f"cut was given {layers} and dims={dims!r}; give a Cut alone, or layers and dims")
+            layers, dims = layers
         wanted = Cut(full.layers if layers is None else layers, full.dims if dims is None else dims).within(full)
         return self if wanted == full else self._cut_to(wanted)
 

@@ -30,7 +30,8 @@ def load(model: str | Path | None = None, *, device: str | None = None, dtype: s
     >>> load(folder, device="cpu").full
     Cut(layers=3, dims=32)
     """
-    folder = BUILT_IN if model is None else _local_folder(model)
+    # Absolute, since blocks are opened when they are first needed, and the working directory may be another by then.
+    folder = BUILT_IN if model is None else _local_folder(model).absolute()
     manifest = Manifest.read(folder)
     if manifest is not None and manifest.kind == "blocks":
         return open_blocks(manifest, device, dtype)
@@ -39,7 +40,7 @@ def load(model: str | Path | None = None, *, device: str | None = None, dtype: s
     need(f"loading {folder.name}, which is not a folder of blocks,", TRAIN)
     from demitasse.torch_model.model_folder import read
 
-    name = folder.absolute().name if Path(str(model)).exists() else str(model)
+    name = folder.name if Path(str(model)).exists() else str(model)
     return read(folder, device, dtype, name)
 
 

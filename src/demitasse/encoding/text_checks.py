@@ -22,6 +22,11 @@ def checked(texts: Iterable[str]) -> Iterator[str]:
         raise DataError(f"texts must be a list of strings, not one {type(texts).__name__}; wrap it: [text]")
     if not isinstance(texts, Iterable):
         raise DataError(f"texts must be a list of strings, not {type(texts).__name__}")
+    # Going through one of these gives the names of its columns.
+    if isinstance(texts, Mapping) or hasattr(texts, "columns"):
+        raise DataError(
+            f"texts must be a list of strings, not a {type(texts).__name__}; give one column: texts['text']"
+        )
     return (_checked(text, position) for position, text in enumerate(texts))
 
 

@@ -19,7 +19,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as problem:
         raise FolderError(f"{path} is missing; copy or save the model again") from problem
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, RecursionError) as problem:
         raise FolderError(f"{path} cannot be read as JSON ({problem}); copy or save the model again") from problem
 
 

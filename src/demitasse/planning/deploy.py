@@ -10,6 +10,7 @@ from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.loading import load
 from demitasse.encoding.precision import BLOCK_FORMATS
 from demitasse.errors import DataError, FolderError
+from demitasse.extras import EXPORT, need
 from demitasse.planning.measure import BUILT_IN_NAME
 from demitasse.planning.profile import MeasuredCut, Profile
 
@@ -82,6 +83,7 @@ def write_model(profile: Profile, encoder: Encoder, measured: MeasuredCut, out: 
             )
         small.save(out)
     elif measured.precision in BLOCK_FORMATS and not _fell_back_to_torch(profile, encoder, measured):
+        need(f"exporting {measured}", EXPORT)
         from demitasse.exporting.export import export
 
         return str(export(small, out, format=BLOCK_FORMATS[measured.precision]))

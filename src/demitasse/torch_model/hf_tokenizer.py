@@ -18,7 +18,9 @@ def tokenizer_at(folder: str) -> PreTrainedTokenizerBase:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
     except Exception as problem:  # transformers and tokenizers raise almost anything here
         raise FolderError(
             f"no tokenizer can be read from {folder} ({reason(problem)}); "

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 
 
 def read_model(folder: str, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
-    """The transformer in `folder`: from safetensors only, and every weight must be there."""
+    """The transformer in `folder`: from safetensors only, and every weight must be there.
+
+    Code in the folder is never run, and nobody is asked whether to: transformers would read the answer from stdin.
+    """
     from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding
 
     try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         # T5 and similar models are loaded as their encoder; for most others both give the same class.
         encoders = AutoModelForTextEncoding._model_mapping
         auto = AutoModelForTextEncoding if type(config) in encoders else AutoModel
@@ -33,12 +36,13 @@ def read_model(folder: str, dtype: torch.dtype, device: torch.device) -> PreTrai
                 dtype=dtype,
                 use_safetensors=True,
                 local_files_only=True,
+                trust_remote_code=False,
                 output_loading_info=True,
             )
     except Exception as problem:  # transformers, safetensors and json each raise their own errors
         raise FolderError(
             f"no model can be read from {folder} ({reason(problem)}); it needs config.json and its weights as "
-            "model.safetensors (pickled weights are never read)"
+            "model.safetensors (pickled weights are never read, and code in a folder is never run)"
         ) from problem
     _refuse_missing(folder, report, config)
     return model.to(device).eval()  # type: ignore[no-any-return]

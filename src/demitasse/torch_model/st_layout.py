@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath, PureWindowsPath
 from typing import Any
 
 import torch
@@ -41,7 +41,7 @@ def read_layout(folder: Path) -> Layout:
         return Layout(folder)
     modules = read_json(folder / "modules.json")
     try:
-        listed = [(str(module["type"]).rpartition(".")[2], folder / module["path"]) for module in modules]
+        listed = [(str(module["type"]).rpartition(".")[2], _inside(folder, module["path"])) for module in modules]
     except (TypeError, KeyError) as problem:
         raise FolderError(
             f"{folder / 'modules.json'} is not a list of modules with a type and a path; save the model again"
@@ -64,6 +64,15 @@ def read_layout(folder: Path) -> Layout:
         default_prompt=settings.get("default_prompt_name"),
         dims=settings.get("truncate_dim"),
     )
+
+
+def _inside(folder: Path, path: str) -> Path:
+    """The module at `path` of `folder`; one outside of it is refused, so that a model folder reads only itself."""
+    if PurePath(path).is_absolute() or PureWindowsPath(path).drive or ".." in PureWindowsPath(path).parts:
+        raise FolderError(
+            f"{folder / 'modules.json'} names {path!r}, which is outside the folder; save the model again"
+        )
+    return folder / path
 
 
 def write_layout(folder: Path, layout: Layout, width: int) -> None:
