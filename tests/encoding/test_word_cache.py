@@ -3,11 +3,13 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from demitasse import load
 from demitasse.encoding import word_cache as words
 from demitasse.encoding.block_files import TOKENIZER
 from demitasse.encoding.packed_tokens import PackedTokens
@@ -111,3 +113,63 @@ def test_other_tokenizers_get_no_cache() -> None:
     spaced = Tokenizer.from_str(json.dumps(bert))
     spaced.add_tokens(["two words"])
     assert word_cache_for(spaced, LIMIT) is None
+
+
+# Words that had the hash of an everyday word when the base of the hash was a constant in the source, found by lattice
+# reduction: whoever encoded one changed what others got for the everyday word.
+COLLIDING = {"bank": "ooknlomknmnlmmmlmmlknmmmmmnmnmlmkn"}
+
+
+def hash_with(base: int, word: str) -> int:
+    return (sum(byte * pow(base, index, 1 << 64) for index, byte in enumerate(word.encode())) + len(word)) % (1 << 64)
+
+
+def test_no_text_changes_the_vector_of_another() -> None:
+    filler = corpus()[:40]
+    for word, attack in COLLIDING.items():
+        assert hash_with(0x9E3779B97F4A7C15, word) == hash_with(0x9E3779B97F4A7C15, attack)
+        text = f"i walked along the {word} of the river"
+        expected = load().encode([text, *filler])[0]
+        encoder = load()
+        encoder.encode([attack, *filler])
+        assert (encoder.encode([text, *filler])[0] == expected).all()
+
+
+@pytest.mark.parametrize("hashes", ["only the length", "one for all"])
+def test_words_with_the_same_hash_have_their_own_tokens(hashes: str) -> None:
+    tokenizer, cache = fresh()
+    cache._powers = np.zeros_like(cache._powers)  # what a word is made of no longer counts, only how long it is
+    if hashes == "one for all":
+        cache._inverses = np.zeros_like(cache._inverses)
+    texts = [*corpus(), "one two six ten", "", "a b c d"]
+    for _ in range(2):
+        assert ids_of(cache.tokenize(texts)) == [encoding.ids for encoding in tokenizer.encode_batch(texts)]
+    parts = [texts[start : start + 30] for start in range(0, 240, 10)]
+    with ThreadPoolExecutor(8) as pool:
+        for part, packed in zip(parts, pool.map(cache.tokenize, parts), strict=True):
+            assert ids_of(packed) == [encoding.ids for encoding in tokenizer.encode_batch(part)]
+
+
+def test_words_that_collide_for_every_base_have_their_own_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thue-Morse words: whatever the base is, their hashes modulo 2^64 are equal."""
+    tokenizer, cache = fresh()
+    word = "a"
+    for _ in range(11):
+        word += word.translate(str.maketrans("ab", "ba"))
+    other = word.translate(str.maketrans("ab", "ba"))
+    base = int(cache._powers[1])
+    assert hash_with(base, word) == hash_with(base, other)
+    seen: list[list[bytes]] = []
+    real = cache._tokens_of
+    monkeypatch.setattr(cache, "_tokens_of", lambda words: seen.append(words) or real(words))
+    texts = [word, other] * 20
+    assert ids_of(cache.tokenize(texts)) == [encoding.ids for encoding in tokenizer.encode_batch(texts)]
+    assert len({len(words) for words in seen}) == 2  # the first was learned, the others corrected
+
+
+def test_every_cache_has_a_base_of_its_own() -> None:
+    bases = {int(fresh()[1]._powers[1]) for _ in range(8)}
+    assert len(bases) == 8
+    assert all(base % 2 for base in bases)
+    # Every bit but the lowest is drawn: over 8 bases, none is the same in all but by a chance of one in 2^7.
+    assert sum(len({base >> bit & 1 for base in bases}) == 1 for bit in range(1, 64)) < 16

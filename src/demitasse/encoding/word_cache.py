@@ -3,12 +3,17 @@
 Such a tokenizer first splits a text at spaces and punctuation, so the tokens of a text are the tokens of its words in
 order, and most words of a text have been seen before. Here all words of many texts are looked up at once, by a hash of
 their bytes, and their tokens joined, without a Python object for any of them; only new words go through the tokenizer.
+
+No text can change the tokens of another. A word that was found by its hash is compared with the word that was stored,
+byte by byte; where two differ, the second goes through the tokenizer every time. The base of the hash is random and
+secret, so that nobody can make such words on purpose to slow others down.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+import secrets
 import string
 import threading
 from collections.abc import Iterator
@@ -22,10 +27,11 @@ from demitasse.encoding.packed_tokens import PackedTokens
 
 REMEMBERED = 200_000  # words; with more, the cache starts empty again
 POOL = 4_000_000  # tokens of those words, likewise
+LETTERS = 16_000_000  # bytes of those words, likewise
 CHUNK = 1 << 18  # bytes of text looked up at a time: the arrays made from them fit the processor's cache
 FEW = 24  # with fewer texts, the tokenizer itself is faster
 _SLOTS_BITS = 20
-_BASE = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2^64
+_SPREAD = 0x9E3779B97F4A7C15  # multiplies a hash to choose its slot
 # What a byte is to a word: part of one, a gap between two (a space, the end of a text), or a word by itself.
 _PART, _GAP, _MARK = 0, 1, 2
 _KINDS = np.zeros(256, np.uint8)
@@ -50,8 +56,9 @@ class WordCache:
         self._lock = threading.Lock()
         self._memory = _Memory()
         # Powers of the base and of its inverse: the hash of a word must not depend on its position.
-        self._powers = _powers(_BASE, CHUNK)
-        self._inverses = _powers(pow(_BASE, -1, 1 << 64), CHUNK)
+        base = secrets.randbits(64) | 1  # odd, so that it has an inverse modulo 2^64
+        self._powers = _powers(base, CHUNK)
+        self._inverses = _powers(pow(base, -1, 1 << 64), CHUNK)
 
     def tokenize(self, texts: list[str]) -> PackedTokens:
         """The token ids of each text."""
@@ -95,7 +102,9 @@ class WordCache:
         starts = np.flatnonzero(begins)
         after = np.append(starts[1:], len(raw))
         last = raw[after - 1]
-        words = self._find(memory, raw, starts, after - (kind[after - 1] == _GAP))
+        ends = after - (kind[after - 1] == _GAP)
+        words = self._find(memory, raw, starts, ends)
+        self._correct(memory, words, raw[kind != _GAP], ends - starts)
         closing = np.flatnonzero(last == 0)  # the last word of each text
         return self._joined(memory, words, np.append(0, closing[:-1] + 1))
 
@@ -110,11 +119,26 @@ class WordCache:
                 numbers = memory.find(hashes)  # another thread may have added them meanwhile
                 unseen = np.flatnonzero(numbers < 0)
                 new = {int(hashes[index]): index for index in unseen}
-                words = [raw[starts[index] : ends[index]].tobytes().decode() for index in new.values()]
-                encodings = self._tokenizer.encode_batch_fast(words, add_special_tokens=False)
-                memory.learn(np.array(list(new), np.uint64), [encoding.ids for encoding in encodings])
+                words = [raw[starts[index] : ends[index]].tobytes() for index in new.values()]
+                memory.learn(np.array(list(new), np.uint64), words, self._tokens_of(words))
                 numbers[unseen] = memory.find(hashes[unseen])
         return numbers
+
+    def _correct(self, memory: _Memory, numbers: _Int, letters: npt.NDArray[np.uint8], lengths: _Int) -> None:
+        """Give words that only share the hash of the one they were found as a number of their own.
+
+        `letters` are the bytes of all words, one word after the other.
+        """
+        different = memory.different(numbers, letters, lengths)
+        if len(different):
+            ends = np.cumsum(lengths)
+            words = [letters[ends[index] - lengths[index] : ends[index]].tobytes() for index in different]
+            with self._lock:
+                numbers[different] = memory.append(words, self._tokens_of(words))
+
+    def _tokens_of(self, words: list[bytes]) -> list[list[int]]:
+        texts = [word.decode() for word in words]
+        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
     def _joined(self, memory: _Memory, words: _Int, opening: _Int) -> PackedTokens:
         """The tokens of `words`, where those at `opening` start a text, with the special tokens around each text."""
@@ -141,7 +165,7 @@ class WordCache:
 
 
 class _Memory:
-    """Words seen so far: an open-addressed table from a word's hash to its number, and its tokens by number."""
+    """Words seen so far: an open-addressed table from hashes to numbers, and by number a word's bytes and tokens."""
 
     def __init__(self) -> None:
         size = 1 << _SLOTS_BITS
@@ -150,10 +174,13 @@ class _Memory:
         self.starts = np.zeros(0, np.int64)
         self.counts = np.zeros(0, np.int64)
         self.tokens = np.zeros(0, np.int32)
+        self._letters = np.zeros(0, np.uint8)  # the bytes of all words
+        self._letter_starts = np.zeros(0, np.int64)
+        self._letter_counts = np.zeros(0, np.int64)
 
     @property
     def full(self) -> bool:
-        return len(self.counts) > REMEMBERED or len(self.tokens) > POOL
+        return len(self.counts) > REMEMBERED or len(self.tokens) > POOL or len(self._letters) > LETTERS
 
     def find(self, hashes: _Hash) -> _Int:
         """The number of each word; -1 for a new one."""
@@ -169,24 +196,44 @@ class _Memory:
             pending = pending[~match & (self._numbers[here] >= 0)]
         return numbers
 
-    def learn(self, hashes: _Hash, tokens: list[list[int]]) -> None:
-        """Add new words, each with its tokens.
+    def different(self, numbers: _Int, letters: npt.NDArray[np.uint8], lengths: _Int) -> _Int:
+        """The indices of words that are not the word of their number; `letters` are the bytes of all of them."""
+        wrong = self._letter_counts[numbers] != lengths
+        sources = np.repeat(self._letter_starts[numbers] - (np.cumsum(lengths) - lengths), lengths)
+        sources += np.arange(len(letters))
+        # A word of another length may reach past the end of the last one.
+        unlike = self._letters.take(sources, mode="clip") != letters
+        if unlike.any():
+            wrong[np.repeat(np.arange(len(lengths)), lengths)[unlike]] = True
+        return np.flatnonzero(wrong)
+
+    def learn(self, hashes: _Hash, words: list[bytes], tokens: list[list[int]]) -> None:
+        """Add new words, each with its tokens, to be found by their hashes.
 
         One thread at a time, but others may be looking words up: the tokens must be there before the words are.
         """
-        new, known = PackedTokens.of(tokens), len(self.counts)
-        starts = len(self.tokens) + new.starts
-        self.tokens = np.concatenate([self.tokens, new.ids])
-        self.starts = np.concatenate([self.starts, starts])
-        self.counts = np.concatenate([self.counts, new.lengths])
-        for number, (slot, value) in enumerate(zip(_slots(hashes).tolist(), hashes, strict=True), known):
+        numbers = self.append(words, tokens).tolist()
+        for number, slot, value in zip(numbers, _slots(hashes).tolist(), hashes, strict=True):
             while self._numbers[slot] >= 0:
                 slot = (slot + 1) & (len(self._hashes) - 1)
             self._hashes[slot], self._numbers[slot] = value, number
 
+    def append(self, words: list[bytes], tokens: list[list[int]]) -> _Int:
+        """Number words that are not to be found by their hash; one thread at a time."""
+        new, known = PackedTokens.of(tokens), len(self.counts)
+        lengths = np.fromiter(map(len, words), np.int64, len(words))
+        starts = len(self.tokens) + new.starts
+        self._letter_starts = np.concatenate([self._letter_starts, len(self._letters) + np.cumsum(lengths) - lengths])
+        self._letters = np.concatenate([self._letters, np.frombuffer(b"".join(words), np.uint8)])
+        self._letter_counts = np.concatenate([self._letter_counts, lengths])
+        self.tokens = np.concatenate([self.tokens, new.ids])
+        self.starts = np.concatenate([self.starts, starts])
+        self.counts = np.concatenate([self.counts, new.lengths])
+        return np.arange(known, len(self.counts))
+
 
 def _slots(hashes: _Hash) -> _Int:
-    return ((hashes * np.uint64(_BASE)) >> np.uint64(64 - _SLOTS_BITS)).astype(np.int64)
+    return ((hashes * np.uint64(_SPREAD)) >> np.uint64(64 - _SLOTS_BITS)).astype(np.int64)
 
 
 def _powers(base: int, count: int) -> _Hash:
