@@ -58,13 +58,17 @@ def test_an_empty_folder_is_accepted(tmp_path: Path) -> None:
     begun(tmp_path)
 
 
-def test_resuming_needs_a_checkpoint(tmp_path: Path) -> None:
-    sentence = "RUN has no checkpoint to resume from; start without resume"
+def test_resuming_needs_a_run_but_no_checkpoint(tmp_path: Path) -> None:
+    sentence = "RUN has no run to resume; start without resume"
     assert refused(RunFolder(tmp_path / "none", writes=True), RUN_OF, resume=True) == sentence
     folder = begun(tmp_path)
-    assert refused(folder, RUN_OF, resume=True) == sentence
+    folder.log({"step": 1, "loss": 0.5})
+    folder.begin(RUN_OF, resume=True)
+    assert folder.saved() is None
+    assert (folder.path / LOG).read_text() == ""
     folder.save({"total": 3})
     folder.begin(RUN_OF, resume=True)
+    assert folder.saved() == {"total": 3}
 
 
 @pytest.mark.parametrize(

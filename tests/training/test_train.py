@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
@@ -261,6 +262,22 @@ def test_a_resumed_run_ends_with_identical_weights(
     assert log(tmp_path / "whole")[-1]["step"] == log(tmp_path / "parts")[-1]["step"] == 8
 
 
+def test_a_run_killed_before_its_first_checkpoint_starts_over(
+    encoder: TorchEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*arguments: object) -> None:
+        raise MemoryError
+
+    train = partial(dt.train, encoder, triples(), dt.Elastic((8, 32)), options=SMALL)
+    train(out=tmp_path / "whole")
+    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+        patch.setattr("demitasse.training.stage.Stage._step", killed)
+        train(out=tmp_path / "parts")
+    train(out=tmp_path / "parts", resume=True)
+    whole, parts = weights(tmp_path / "whole" / "model"), weights(tmp_path / "parts" / "model")
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
 def test_data_too_small_for_exits_is_refused_before_training(encoder: TorchEncoder, tmp_path: Path) -> None:
     with pytest.raises(dt.DataError, match="the data has 60 different texts, and Elastic fits exits on at least 200"):
         dt.train(encoder, triples(20), out=tmp_path / "run", options=SMALL)
@@ -275,7 +292,7 @@ def test_what_cannot_be_trained(encoder: TorchEncoder, tmp_path: Path) -> None:
         dt.train(encoder, triples(), dt.Espresso(128), out=tmp_path / "b")
     with pytest.raises(dt.DataError, match="the dev set must be one source of scored pairs"):
         dt.train(encoder, triples(), out=tmp_path / "c", dev=triples())
-    with pytest.raises(dt.FolderError, match="has no checkpoint to resume from"):
+    with pytest.raises(dt.FolderError, match="has no run to resume"):
         dt.train(encoder, triples(), out=tmp_path / "d", resume=True)
     assert not list(tmp_path.iterdir())
     for name, sentence in (("tensorbord", "unknown; use one of .*tensorboard"), ("mlflow", "pip install mlflow")):

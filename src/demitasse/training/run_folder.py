@@ -46,8 +46,8 @@ class RunFolder:
         described = {**json.loads(json.dumps(dict(description))), "versions": _versions()}
         there = (self.path / RUN).is_file()
         if resume:
-            if not (self.path / CHECKPOINT).is_file():
-                raise FolderError(f"{self.path} has no checkpoint to resume from; start without resume")
+            if not there:
+                raise FolderError(f"{self.path} has no run to resume; start without resume")
             _same(self.path, read_json(self.path / RUN), described)
         elif not self._writes:
             return  # the process that writes checks it
@@ -70,8 +70,11 @@ class RunFolder:
             with new_file(self.path / CHECKPOINT) as file:
                 torch.save(dict(state), file)
 
-    def saved(self) -> dict[str, Any]:
-        """The checkpoint."""
+    def saved(self) -> dict[str, Any] | None:
+        """The checkpoint; `None` for a run that ended before its first one, which starts over."""
+        if not (self.path / CHECKPOINT).is_file():
+            self._forget_after(0)
+            return None
         try:
             state: dict[str, Any] = torch.load(self.path / CHECKPOINT, map_location="cpu", weights_only=True)
             total = int(state["total"])
