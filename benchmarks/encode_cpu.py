@@ -28,9 +28,9 @@ import numpy as np
 import peers
 
 import demitasse as dt
+from demitasse.host.machine import processor
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "research"))
-from machine import processor
 from sts_grid import TEST, read_task, spearman
 
 ROOT = Path(__file__).parents[1]

@@ -18,7 +18,6 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-from machine import processor
 from paper_results import HOTPOT, TITLES, Backbone, File, backbones, few, of_kind, read_files
 from results_figures import Picture, by_layer, by_time, search
 from results_tables import (
@@ -40,7 +39,7 @@ import demitasse as dt
 from demitasse.host.atomic import new_file
 from demitasse.host.bundled import corpus
 from demitasse.host.json_files import save_result
-from demitasse.host.machine import cores
+from demitasse.host.machine import cores, processor
 
 ROOT = Path(__file__).parents[1]
 TEMPLATE = Path(__file__).with_suffix(".md")

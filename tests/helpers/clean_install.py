@@ -16,7 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+from paths import ROOT
+
 HEAVY = ("torch", "transformers", "safetensors", "onnx", "scipy")  # what the base install must do without
 SHAPES = {"6x384": [2, 384], "3x128": [2, 128], "0x32": [2, 32]}
 # All that the first vector may import: what is imported decides how soon it is there, on any machine.

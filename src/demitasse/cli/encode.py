@@ -12,6 +12,7 @@ import typer
 
 from demitasse.cli.models import load_model
 from demitasse.cli.options import CutOption, DeviceOption, ModelOption
+from demitasse.cli.outputs import check_not_input
 from demitasse.errors import DataError
 from demitasse.host.text_lines import read_lines
 
@@ -36,7 +37,7 @@ def encode(  # noqa: PLR0913 - options of a command, each named when used
     from demitasse.cli.vector_files import check_format, write_vectors
 
     check_format(output, vectors)
-    _check_different(input, output)
+    check_not_input(output, input)
     source = _texts(texts, input)
     encoder = load_model(model, cut, device)
     written, encoded = tee(source)
@@ -45,11 +46,6 @@ def encode(  # noqa: PLR0913 - options of a command, each named when used
     if output is not None:
         kind = "" if vectors == "float32" else f"{vectors} "
         typer.echo(f"{count} {kind}vectors of {encoder.full} written to {output}", err=True)
-
-
-def _check_different(source: Path | None, output: Path | None) -> None:
-    if source is not None and output is not None and output.exists() and source.exists() and output.samefile(source):
-        raise DataError(f"--output {output} is the file that --input reads; write the vectors to another file")
 
 
 def _texts(texts: list[str] | None, source: Path | None) -> Iterator[str]:

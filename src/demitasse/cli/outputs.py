@@ -58,6 +58,12 @@ def check_writable(option: str, path: Path) -> None:
         ) from problem
 
 
+def check_not_input(output: Path | None, source: Path | None) -> None:
+    """Refuse an --output that would overwrite the file that --input reads."""
+    if source is not None and output is not None and output.exists() and source.exists() and output.samefile(source):
+        raise DataError(f"--output {output} is the file that --input reads; write the vectors to another file")
+
+
 def _check_file(option: str, path: Path, alternative: str = "") -> None:
     if path.is_dir():
         raise DataError(f"{option} {path} is a folder; give a file name{alternative}")

@@ -112,10 +112,11 @@ class BlockEncoder(Encoder):
     ) -> Iterator[dict[Cut, Vectors]]:
         prefix = self.reader.prompt(prompt)
         prompt_tokens = 0 if self.pooling.include_prompt else self.reader.prompt_tokens(prefix)
-        on_cpu = self.blocks.provider == PROVIDERS["cpu"]
+        device_kind = self.device_kind
+        on_cpu = device_kind == "cpu"
         workers = cores() if on_cpu else 1
         pool = ThreadPoolExecutor(workers, "demitasse")
-        feed = pace(self.runtime, self.device_kind)
+        feed = pace(self.runtime, device_kind)
         ahead: deque[_Window] = deque()
         try:
             for window in windows(checked(texts), feed.window, feed.characters):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePath, PureWindowsPath
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 import torch
@@ -68,7 +68,8 @@ def read_layout(folder: Path) -> Layout:
 
 def _inside(folder: Path, path: str) -> Path:
     """The module at `path` of `folder`; one outside of it is refused, so that a model folder reads only itself."""
-    if PurePath(path).is_absolute() or PureWindowsPath(path).drive or ".." in PureWindowsPath(path).parts:
+    parts = PureWindowsPath(path)  # which knows what is absolute on POSIX, too
+    if parts.anchor or ".." in parts.parts:
         raise FolderError(
             f"{folder / 'modules.json'} names {path!r}, which is outside the folder; save the model again"
         )
