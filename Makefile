@@ -7,7 +7,7 @@ DEMO := .venv-demo
 DIST := .venv-dist
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo install lint test quick fix docs dist clean
+.PHONY: demo install lint test quick soak fix docs dist clean
 
 # The base install alone, in an environment of its own: no torch.
 demo: $(DEMO)/installed
@@ -39,6 +39,10 @@ test: lint
 # Without tests that build a wheel or make an environment.
 quick: lint
 	$(PYTEST) -m 'not packaging'
+
+# Fuzzing and crashes at length; prints how many files, mutations, kills and full disks were tried.
+soak: install
+	$(PYTEST) -m soak -s
 
 fix: install
 	$(BIN)/ruff check --fix .

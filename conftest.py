@@ -26,10 +26,11 @@ torch.set_num_threads(1)  # tiny models gain nothing from more, and lose a lot w
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that need a GPU where there is none."""
-    if torch.cuda.is_available():
-        return
-    left_out = [item for item in items if item.get_closest_marker("cuda")]
+    """Leave out the tests that need a GPU where there is none, and the long ones unless they are asked for."""
+    absent = [] if torch.cuda.is_available() else ["cuda"]
+    if "soak" not in config.option.markexpr:
+        absent.append("soak")
+    left_out = [item for item in items if any(item.get_closest_marker(mark) for mark in absent)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
 
