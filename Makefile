@@ -24,7 +24,7 @@ install: $(VENV)/installed
 $(VENV)/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train,export,plots,mteb]' --group dev --group docs
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train,export,data,plots,mteb]' --group dev --group docs
 	touch $@
 
 lint: install
