@@ -6,7 +6,8 @@
     small = encoder.cut(layers=3, dims=128)         # shares the weights; encoder is untouched
     vectors = small.encode(["a ristretto", "a lungo"])
 
-Importing this package imports neither torch nor transformers: what needs them is loaded when it is first used.
+Importing this package imports neither torch nor transformers: what needs them is loaded when it is first used. Where
+an extra is not installed, the names that need it are there, and say what to type when they are used.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from demitasse.extras import EXPORT, MTEB, NONE, TRAIN, need
+from demitasse.errors import MissingExtra as _MissingExtra
+from demitasse.extras import EXPORT, MTEB, TORCH, TRAIN, Extra, need, stand_in
 
 if TYPE_CHECKING:  # the table below, as type checkers read it
     from demitasse._version import __version__ as __version__
@@ -64,53 +66,53 @@ if TYPE_CHECKING:  # the table below, as type checkers read it
     from demitasse.training.options import TrainOptions as TrainOptions
     from demitasse.training.train import train as train
 
-# What `import demitasse` offers: each name, the module it lives in, and the optional packages it needs.
-_PUBLIC: dict[str, tuple[str, dict[str, str]]] = {
+# What `import demitasse` offers: each name, the module it lives in, and the optional part it needs, if any.
+_PUBLIC: dict[str, tuple[str, Extra | None]] = {
     "AdaptiveLayer": ("objectives.published", TRAIN),
     "AnglE": ("objectives.pair_losses", TRAIN),
-    "BackboneError": ("errors", NONE),
-    "Budget": ("planning.budget", NONE),
+    "BackboneError": ("errors", None),
+    "Budget": ("planning.budget", None),
     "CoSENT": ("objectives.pair_losses", TRAIN),
-    "Cut": ("cut", NONE),
-    "CutError": ("errors", NONE),
-    "DataError": ("errors", NONE),
-    "DemitasseError": ("errors", NONE),
-    "DeviceError": ("errors", NONE),
+    "Cut": ("cut", None),
+    "CutError": ("errors", None),
+    "DataError": ("errors", None),
+    "DemitasseError": ("errors", None),
+    "DeviceError": ("errors", None),
     "Elastic": ("objectives.elastic", TRAIN),
-    "Encoder": ("encoding.encoder", NONE),
+    "Encoder": ("encoding.encoder", None),
     "Espresso": ("objectives.published", TRAIN),
     "EspressoReleased": ("objectives.published", TRAIN),
-    "Evaluation": ("evaluation.evaluation", NONE),
-    "FolderError": ("errors", NONE),
+    "Evaluation": ("evaluation.evaluation", None),
+    "FolderError": ("errors", None),
     "InfoNCE": ("objectives.pair_losses", TRAIN),
     "Matryoshka": ("objectives.published", TRAIN),
     "Matryoshka2d": ("objectives.published", TRAIN),
-    "MeasureOptions": ("planning.measure", NONE),
-    "MissingExtra": ("errors", NONE),
-    "NothingFits": ("planning.budget", NONE),
-    "Pairs": ("data.pairs", NONE),
+    "MeasureOptions": ("planning.measure", None),
+    "MissingExtra": ("errors", None),
+    "NothingFits": ("planning.budget", None),
+    "Pairs": ("data.pairs", None),
     "Principal": ("objectives.compression", TRAIN),
-    "Profile": ("planning.profile", NONE),
+    "Profile": ("planning.profile", None),
     "Published": ("objectives.compression", TRAIN),
     "Starbucks": ("objectives.published", TRAIN),
     "TrainOptions": ("training.options", TRAIN),
-    "TrainingError": ("errors", NONE),
-    "TrainingStopped": ("errors", NONE),
+    "TrainingError": ("errors", None),
+    "TrainingStopped": ("errors", None),
     "TwoDMSE": ("objectives.published", TRAIN),
-    "__version__": ("_version", NONE),
-    "evaluate": ("evaluation.evaluate", NONE),
+    "__version__": ("_version", None),
+    "evaluate": ("evaluation.evaluate", None),
     "export": ("exporting.export", EXPORT),
-    "fit_exits": ("training.fit_exits", TRAIN),
-    "grid": ("cut", NONE),
-    "load": ("encoding.loading", NONE),
-    "measure": ("planning.measure", NONE),
+    "fit_exits": ("training.fit_exits", TORCH),
+    "grid": ("cut", None),
+    "load": ("encoding.loading", None),
+    "measure": ("planning.measure", None),
     "mteb_model": ("integrations.mteb", MTEB),
-    "read_evaluation": ("evaluation.evaluation_json", NONE),
-    "read_pairs": ("data.pairs", NONE),
-    "read_profile": ("planning.profile_json", NONE),
-    "report": ("display.profile_page", NONE),
-    "restore": ("encoding.vectors", NONE),
-    "store": ("encoding.vectors", NONE),
+    "read_evaluation": ("evaluation.evaluation_json", None),
+    "read_pairs": ("data.pairs", None),
+    "read_profile": ("planning.profile_json", None),
+    "report": ("display.profile_page", None),
+    "restore": ("encoding.vectors", None),
+    "store": ("encoding.vectors", None),
     "train": ("training.train", TRAIN),
 }
 __all__ = list(_PUBLIC)
@@ -119,8 +121,13 @@ __all__ = list(_PUBLIC)
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'demitasse' has no attribute {name!r}")
-    module, packages = _PUBLIC[name]
-    need(f"demitasse.{name}", packages)
+    module, extra = _PUBLIC[name]
+    if extra is not None:
+        try:
+            need(f"demitasse.{name}", extra)
+        except _MissingExtra as missing:
+            # Not an error yet: `help(demitasse)`, `from demitasse import *` and completion look at every name.
+            return stand_in(name, str(missing))
     return getattr(importlib.import_module(f"demitasse.{module}"), name)
 
 

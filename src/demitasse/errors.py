@@ -57,6 +57,3 @@ class DeviceError(DemitasseError, ValueError):
 
 class MissingExtra(DemitasseError, ImportError):  # noqa: N818 - it names what is missing
     """An optional part that is not installed; the message has the line to type."""
-
-    def __init__(self, feature: str, package: str, extra: str) -> None:
-        super().__init__(f"{feature} needs {package}; pip install 'demitasse[{extra}]'")

@@ -1,27 +1,83 @@
-"""Optional parts: whether they are installed, and the line to type if they are not."""
+"""Optional parts: whether they are installed, the line to type if they are not, and what stands in for them meanwhile.
+
+An `Extra` is what one feature imports beside the base install, and the extra of pyproject.toml that installs all of it,
+so that one line is enough. tests/test_extras.py compares both with what the sources import.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import sys
+from functools import cache
+from typing import Any, NamedTuple, NoReturn
 
 from demitasse.errors import MissingExtra
 
-# The packages that each part needs, with the extra that installs them.
-NONE: dict[str, str] = {}
-TRAIN = {"torch": "train", "transformers": "train", "safetensors": "train", "accelerate": "train"}
-EXPORT = {"torch": "train", "transformers": "train", "safetensors": "train", "onnx": "export", "onnxscript": "export"}
-MTEB = {"mteb": "mteb"}
+
+class Extra(NamedTuple):
+    """The packages that a feature imports, and the extra of demitasse that brings them all."""
+
+    name: str
+    packages: tuple[str, ...]
 
 
-def need(feature: str, packages: dict[str, str]) -> None:
-    """Refuse `feature` with the line to type unless all of `packages` (each with its extra) are installed."""
-    for package, extra in packages.items():
-        if not _installed(package):
-            raise MissingExtra(feature, package, extra)
+_TORCH = ("torch", "transformers", "safetensors")
+TORCH = Extra("train", _TORCH)  # to run a model on torch; the extra export has these, too
+TRAIN = Extra("train", (*_TORCH, "accelerate"))
+LORA = Extra("train", ("peft",))
+EXPORT = Extra("export", (*_TORCH, "onnx", "onnxscript"))
+PARQUET = Extra("data", ("pyarrow",))
+PLOTS = Extra("plots", ("matplotlib",))
+MTEB = Extra("mteb", (*_TORCH, "mteb"))
+SENTENCE_TRANSFORMERS = Extra("sentence-transformers", (*_TORCH, "sentence_transformers"))
+
+
+def need(feature: str, *extras: Extra) -> None:
+    """Refuse `feature` with the line to type unless all packages of `extras` are installed."""
+    absent: dict[str, str] = {}  # the first missing package of each extra
+    for extra in extras:
+        for package in extra.packages:
+            if extra.name not in absent and not _installed(package):
+                absent[extra.name] = package.replace("_", "-")
+    if absent:
+        packages, names = " and ".join(absent.values()), ",".join(absent)
+        raise MissingExtra(f"{feature} needs {packages}; pip install 'demitasse[{names}]'")
+
+
+@cache  # the same name gives the same object every time
+def stand_in(name: str, words: str) -> Any:
+    """What a public name is while its extra is missing: it can be looked at, and is refused with `words` when used."""
+    body = {"__doc__": f"Not installed: {words}.", "__module__": "demitasse", "_words": words}
+    if name[0].isupper():
+        return _Absent(name, (), body)
+
+    def absent(*arguments: object, **options: object) -> NoReturn:
+        raise MissingExtra(words)
+
+    absent.__name__ = absent.__qualname__ = name
+    absent.__module__, absent.__doc__ = body["__module__"], body["__doc__"]
+    return absent
+
+
+class _Absent(type):
+    """A class whose extra is missing: nothing is an instance of it, and no instance or subclass can be made."""
+
+    _words: str
+
+    def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> Any:
+        for base in bases:
+            if isinstance(base, _Absent):
+                raise MissingExtra(base._words)
+        return super().__new__(cls, name, bases, body)
+
+    def __call__(cls, *arguments: object, **options: object) -> NoReturn:
+        raise MissingExtra(cls._words)
+
+    def __getattr__(cls, attribute: str) -> NoReturn:
+        raise AttributeError(f"there is no {attribute}, since {cls._words}")
 
 
 def _installed(package: str) -> bool:
-    try:
-        return importlib.util.find_spec(package) is not None
-    except ValueError:  # it is being imported, or was blocked
-        return False
+    if package in sys.modules:
+        return sys.modules[package] is not None  # None: importing it is blocked
+    return importlib.util.find_spec(package) is not None

@@ -170,5 +170,5 @@ def test_models_and_losses_that_cannot_be_used_are_refused(model_folder: Callabl
 def test_without_the_library_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     monkeypatch.delitem(sys.modules, "demitasse.integrations.sentence_transformers")
-    with pytest.raises(MissingExtra, match="needs sentence-transformers; pip install"):
+    with pytest.raises(MissingExtra, match=r"pip install 'demitasse\[sentence-transformers\]'"):
         importlib.import_module("demitasse.integrations.sentence_transformers")

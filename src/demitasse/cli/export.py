@@ -10,6 +10,7 @@ import typer
 import demitasse
 from demitasse.cli.models import load_model
 from demitasse.cli.options import CutOption, OutFolderOption, RequiredModelArgument
+from demitasse.extras import EXPORT, need
 from demitasse.host.text_lines import read_lines
 
 
@@ -26,5 +27,6 @@ def export(
     ] = None,
 ) -> None:
     """Write a model that runs without torch: blocks for every cut, or one ONNX graph for one cut."""
+    need("demitasse export", EXPORT)  # before loading, which alone would name fewer packages
     lines = None if sentences is None else list(read_lines(sentences))
     typer.echo(demitasse.export(load_model(model, cut, "cpu"), out, format=format, sentences=lines))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import demitasse
 from demitasse.cli.outputs import warnings_on_one_line
 from demitasse.cut import Cut, grid, usual_dims
-from demitasse.errors import DataError
+from demitasse.errors import DataError, MissingExtra
+from demitasse.extras import EXPORT, need
 
 if TYPE_CHECKING:
     from demitasse.encoding.encoder import Encoder
@@ -56,7 +57,11 @@ class MeasureSource:
 
     def load(self) -> Encoder:
         """The model, on its device."""
-        return demitasse.load(self.model, device=self.device)
+        try:
+            return demitasse.load(self.model, device=self.device)
+        except MissingExtra:
+            need(f"measuring {self.model}", EXPORT)  # it is measured as blocks, which takes more than loading it
+            raise
 
     def measure(self, encoder: Encoder, options: MeasureOptions, compare: Sequence[str] = ()) -> Profile:
         """Its profile, under the name that was typed, so that printed commands can be run as they are."""

@@ -11,7 +11,7 @@ import typer
 import demitasse
 from demitasse.cli.options import REPEATABLE, BaseOption, DeviceOption
 from demitasse.errors import DataError
-from demitasse.extras import TRAIN, need
+from demitasse.extras import LORA, PARQUET, TRAIN, need
 
 
 def train(  # noqa: PLR0913 - options of a command, each named when used
@@ -83,7 +83,8 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
 ) -> None:
     """Train a model on pairs, triples, groups or scored pairs of texts."""
     given = dict(locals())
-    need("demitasse train", TRAIN)
+    parquet = any(file is not None and file.suffix == ".parquet" for file in (*data, dev))
+    need("demitasse train", TRAIN, *[LORA] * bool(lora), *[PARQUET] * parquet)
     from demitasse.cli.objective_names import LOSSES, OBJECTIVES, choice
 
     chosen = choice(objective, OBJECTIVES, "objective")

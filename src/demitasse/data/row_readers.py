@@ -15,7 +15,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from demitasse.errors import DataError, MissingExtra, reason
+from demitasse.errors import DataError, reason
+from demitasse.extras import PARQUET, need
 from demitasse.host.text_lines import read_lines
 
 SUFFIXES = ".jsonl, .json, .csv, .tsv and .txt (each also with .gz) and .parquet"
@@ -121,11 +122,8 @@ def _table_records(lines: Iterator[str], name: str, delimiter: str) -> Iterator[
 
 
 def _parquet_records(path: Path, name: str) -> Iterator[Record]:
-    try:
-        parquet = importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        raise MissingExtra(f"reading {name}", "pyarrow", "data") from None
-    return _numbered(_parquet_rows(parquet, path))
+    need(f"reading {name}", PARQUET)
+    return _numbered(_parquet_rows(importlib.import_module("pyarrow.parquet"), path))
 
 
 def _parquet_rows(parquet: Any, path: Path) -> Iterator[Any]:

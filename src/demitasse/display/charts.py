@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from demitasse.errors import DataError
-from demitasse.extras import need
+from demitasse.extras import PLOTS, need
 from demitasse.host.atomic import new_file
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def picture_kind(path: Path) -> str:
     kind = path.suffix.lower()
     if kind not in _KINDS:
         raise DataError(f"{path.name!r} is not the name of a picture; use one that ends in {', '.join(_KINDS)}")
-    need("drawing a picture", {"matplotlib": "plots"})
+    need("drawing a picture", PLOTS)
     return kind
 
 

@@ -9,7 +9,7 @@ from demitasse.encoding.block_encoder import open_blocks
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.manifest import Manifest
 from demitasse.errors import FolderError
-from demitasse.extras import TRAIN, need
+from demitasse.extras import TORCH, need
 from demitasse.host.bundled import BUILT_IN
 
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
@@ -37,7 +37,7 @@ def load(model: str | Path | None = None, *, device: str | None = None, dtype: s
         return open_blocks(manifest, device, dtype)
     if manifest is not None and manifest.kind == "onnx":
         raise FolderError(f"{folder} is one ONNX graph for other programs; export the model as blocks to load it here")
-    need(f"loading {folder.name}, which is not a folder of blocks,", TRAIN)
+    need(f"loading {folder.name}, which is not a folder of blocks,", TORCH)
     from demitasse.torch_model.model_folder import read
 
     name = folder.name if Path(str(model)).exists() else str(model)

@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING
 from demitasse.cut import Cut
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.vectors import Vectors
-from demitasse.errors import DataError, MissingExtra
+from demitasse.errors import DataError
+from demitasse.extras import MTEB, need
 
 try:
     from mteb.models.abs_encoder import AbsEncoder
     from mteb.models.model_meta import ModelMeta, ScoringFunction
-except ImportError as problem:
-    raise MissingExtra(__name__, "mteb", "mteb") from problem
+except ImportError:
+    need(__name__, MTEB)
+    raise
 
 from demitasse.torch_model.torch_encoder import TorchEncoder  # mteb brings torch anyway
 

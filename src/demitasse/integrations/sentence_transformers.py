@@ -21,15 +21,14 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
-from demitasse.errors import BackboneError, DataError, MissingExtra
+from demitasse.errors import BackboneError, DataError
+from demitasse.extras import SENTENCE_TRANSFORMERS, need
 
 try:
     from sentence_transformers import SentenceTransformer
-except ImportError as problem:
-    missing = MissingExtra(__name__, "sentence-transformers", "train")
-    # None of our extras includes it.
-    missing.args = (f"{__name__} needs sentence-transformers; pip install 'sentence-transformers[train]'",)
-    raise missing from problem
+except ImportError:
+    need(__name__, SENTENCE_TRANSFORMERS)
+    raise
 
 import torch
 from torch import Tensor, nn

@@ -9,7 +9,7 @@ from demitasse.encoding.block_encoder import BlockEncoder
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.loading import load
 from demitasse.encoding.precision import BLOCK_FORMATS
-from demitasse.errors import DataError, FolderError
+from demitasse.errors import DataError, FolderError, MissingExtra
 from demitasse.extras import EXPORT, need
 from demitasse.planning.measure import BUILT_IN_NAME
 from demitasse.planning.profile import MeasuredCut, Profile
@@ -58,6 +58,9 @@ def planned_model(profile: Profile, model: str | None, device: str | None) -> En
     name = model or (None if profile.model == BUILT_IN_NAME else profile.model)
     try:
         encoder = load(name, device=device)
+    except MissingExtra:
+        need(f"exporting {name}", EXPORT)  # which takes more than loading it
+        raise
     except FolderError:
         if model is not None:
             raise

@@ -11,6 +11,7 @@ from pathlib import Path
 from demitasse.data.pairs import Pairs
 from demitasse.encoding.encoder import Encoder
 from demitasse.errors import DataError
+from demitasse.extras import LORA, need
 from demitasse.objectives.elastic import Elastic
 from demitasse.objectives.protocol import Objective
 from demitasse.torch_model.torch_encoder import TorchEncoder
@@ -43,6 +44,8 @@ def train(  # noqa: PLR0913 - what, on what, how, where to, and two that are sel
     if not isinstance(encoder, TorchEncoder):
         raise DataError("an encoder of blocks cannot be trained; load the model it was exported from")
     objective, options = objective or Elastic(), options or TrainOptions()
+    if options.lora:
+        need("lora", LORA)
     objective.cuts(encoder.full)  # a width that does not fit should not wait for the first step
     recipe = recipe_for(objective)
     steps = options.steps or max(1, round(options.epochs * len(data) / options.batch / options.accumulate))
