@@ -64,10 +64,7 @@ class WordCache:
         """The token ids of each text."""
         if len(texts) < FEW:
             return self._few(texts)
-        if self._memory.full:
-            self._memory = _Memory()  # another thread may still be using the old one
-        memory = self._memory
-        return PackedTokens.joined([self._chunk(memory, *chunk) for chunk in _chunks(texts)])
+        return PackedTokens.joined([self._chunk(self._with_room(), *chunk) for chunk in _chunks(texts)])
 
     def prompt_length(self, prompt: str) -> int:
         """How many leading tokens of a text the prompt takes."""
@@ -82,6 +79,13 @@ class WordCache:
         other = copy.copy(self)
         other._lock, other._memory = threading.Lock(), _Memory()
         return other
+
+    def _with_room(self) -> _Memory:
+        """The memory, empty again if it is full: asked for each chunk, so that no texts, however many, outgrow it."""
+        memory = self._memory
+        if memory.full:
+            memory = self._memory = _Memory()  # another thread may still be using the old one
+        return memory
 
     def _few(self, texts: list[str]) -> PackedTokens:
         room, first, last = self._room, self._first.tolist(), self._last.tolist()
