@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import tee
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,13 @@ from demitasse.cli.models import load_model
 from demitasse.cli.options import CutOption, DeviceOption, ModelOption
 from demitasse.cli.outputs import check_not_input
 from demitasse.errors import DataError
+from demitasse.host.live_texts import groups as live_groups
+from demitasse.host.live_texts import is_live
 from demitasse.host.text_lines import read_lines
+
+if TYPE_CHECKING:
+    from demitasse.cli.vector_files import TextVector
+    from demitasse.encoding.encoder import Encoder
 
 
 def encode(  # noqa: PLR0913 - options of a command, each named when used
@@ -40,12 +46,18 @@ def encode(  # noqa: PLR0913 - options of a command, each named when used
     check_not_input(output, input)
     source = _texts(texts, input)
     encoder = load_model(model, cut, device)
-    written, encoded = tee(source)
-    pairs = zip(written, encoder.encode_iter(encoded, prompt=prompt), strict=True)
-    count = write_vectors(pairs, encoder.full.dims, output, vectors)
+    live = not texts and is_live(input or Path("-"))
+    # What another program pipes in slowly comes out as it comes in.
+    groups = (_with_vectors(encoder, group, prompt) for group in (live_groups(source) if live else [source]))
+    count = write_vectors(groups, encoder.full.dims, output, vectors)
     if output is not None:
         kind = "" if vectors == "float32" else f"{vectors} "
         typer.echo(f"{count} {kind}vectors of {encoder.full} written to {output}", err=True)
+
+
+def _with_vectors(encoder: Encoder, texts: Iterable[str], prompt: str | None) -> Iterator[TextVector]:
+    written, encoded = tee(texts)
+    return zip(written, encoder.encode_iter(encoded, prompt=prompt), strict=True)
 
 
 def _texts(texts: list[str] | None, source: Path | None) -> Iterator[str]:

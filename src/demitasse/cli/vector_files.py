@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -34,14 +35,19 @@ def check_format(path: Path | None, kind: str = "float32") -> None:
         )
 
 
-def write_vectors(pairs: Iterable[TextVector], dims: int, path: Path | None, kind: str = "float32") -> int:
-    """Write the vector of each text, stored as `kind`, to `path` or stdout; returns how many there were."""
+def write_vectors(groups: Iterable[Iterable[TextVector]], dims: int, path: Path | None, kind: str = "float32") -> int:
+    """Write the vector of each text, stored as `kind`, to `path` or stdout; returns how many there were.
+
+    On stdout, the vectors of a group are all there before the next one is asked for.
+    """
     check_format(path, kind)
-    stored = ((text, store(vector[None], kind)[0]) for text, vector in pairs)
+    stored = (((text, store(vector[None], kind)[0]) for text, vector in pairs) for pairs in groups)
     if path is None:
-        return _write_jsonl(stored, sys.stdout.buffer)
+        return sum(_write_jsonl(group, sys.stdout.buffer) for group in stored)
     with new_file(path) as file:
-        return _write_npy(stored, dims, kind, file) if path.suffix == ".npy" else _write_jsonl(stored, file)
+        if path.suffix == ".npy":
+            return _write_npy(chain.from_iterable(stored), dims, kind, file)
+        return _write_jsonl(chain.from_iterable(stored), file)
 
 
 def _write_jsonl(stored: Iterable[tuple[str, Stored]], file: BinaryIO) -> int:

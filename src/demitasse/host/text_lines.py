@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import io
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -48,7 +49,7 @@ def read_lines(source: Path, *, name: str | None = None, keep_ends: bool = False
     file `name`.
     """
     if str(source) == "-":
-        return _lines(nullcontext(sys.stdin.buffer), source, name or "stdin", keep_ends=keep_ends)
+        return _lines(_stdin(), source, name or "stdin", keep_ends=keep_ends)
     return _lines(_opened(source), source, name or str(source), keep_ends=keep_ends)
 
 
@@ -62,6 +63,14 @@ def _opened(source: Path) -> _File:
         return gzip.open(source) if source.suffix.lower() == ".gz" else source.open("rb")
     except OSError as problem:
         raise _unreadable(source, problem) from problem
+
+
+def _stdin() -> AbstractContextManager[_File]:
+    """Standard input with a buffer of its own: that of `sys.stdin` cannot be closed while a thread waits for a line."""
+    try:
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    except io.UnsupportedOperation:  # it was replaced by something in memory
+        return nullcontext(sys.stdin.buffer)
 
 
 def _lines(opened: AbstractContextManager[_File], source: Path, name: str, *, keep_ends: bool) -> Iterator[str]:
