@@ -13,13 +13,15 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Generic, TypeVar
 
+Text = TypeVar("Text")  # a string, or a row with one
 WAIT = 0.25  # seconds that the first text of a group waits for more
 PAUSE = 0.02  # seconds without a text that end a group which has waited that long
 AHEAD = 8192  # texts read in advance
 
 
-def groups(texts: Iterable[str], wait: float = WAIT) -> Iterator[Iterator[str]]:
+def groups(texts: Iterable[Text], wait: float = WAIT) -> Iterator[Iterator[Text]]:
     """Runs of `texts`, each to be used up before the next: one ends when no more have come for a while.
 
     >>> [list(group) for group in groups(["a cup", "a pot"])]
@@ -39,11 +41,11 @@ def is_live(source: Path) -> bool:
     return not stat.S_ISREG(mode)
 
 
-class _Ahead:
+class _Ahead(Generic[Text]):
     """Texts read in advance by a thread, and when to stop waiting for the next."""
 
-    def __init__(self, texts: Iterable[str]) -> None:
-        self._ready: deque[str] = deque()
+    def __init__(self, texts: Iterable[Text]) -> None:
+        self._ready: deque[Text] = deque()
         self._problem: BaseException | None = None
         self._ended = False
         self._change = threading.Condition()
@@ -58,7 +60,7 @@ class _Ahead:
             raise self._problem
         return bool(self._ready)
 
-    def group(self, wait: float) -> Iterator[str]:
+    def group(self, wait: float) -> Iterator[Text]:
         """The texts that are there, and those that come soon."""
         ready, since = self._ready, time.monotonic()
         while ready:
@@ -76,7 +78,7 @@ class _Ahead:
             self._change.wait_for(lambda: self._ready or self._ended, seconds)
             self._waiting = False
 
-    def _read(self, texts: Iterable[str]) -> None:
+    def _read(self, texts: Iterable[Text]) -> None:
         try:
             for text in texts:
                 self._ready.append(text)
