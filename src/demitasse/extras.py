@@ -24,6 +24,7 @@ class Extra(NamedTuple):
 _TORCH = ("torch", "transformers", "safetensors")
 TORCH = Extra("train", _TORCH)  # to run a model on torch; the extra export has these, too
 TRAIN = Extra("train", (*_TORCH, "accelerate"))
+TENSORS = Extra("train", ("torch",))
 LORA = Extra("train", ("peft",))
 EXPORT = Extra("export", (*_TORCH, "onnx", "onnxscript"))
 PARQUET = Extra("data", ("pyarrow",))

@@ -2,12 +2,8 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import select
 import signal
 import subprocess
-import sys
-import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,7 +13,6 @@ import zoo
 from command_line import RunCommand, interruptible
 
 from demitasse import Encoder, load, store
-from demitasse.cli.encode import encode
 
 TEXTS = ["kan lor", "mist", "", "tor vax zen"]
 
@@ -74,8 +69,8 @@ def test_vectors_are_written_to_npy(count: int, run: RunCommand, model: Path, en
 
 
 def test_vectors_are_written_to_jsonl(run: RunCommand, model: Path, encoder: Encoder, tmp_path: Path) -> None:
-    assert run("encode", "-m", model, "-o", tmp_path / "v.jsonl", "--prompt", "query", *TEXTS).code == 0
-    expected = encoder.encode(TEXTS, prompt="query")
+    assert run("encode", "-m", model, "-o", tmp_path / "v.jsonl", "--prompt-name", "query", *TEXTS).code == 0
+    expected = encoder.encode(TEXTS, prompt_name="query")
     np.testing.assert_allclose(vectors_of((tmp_path / "v.jsonl").read_text()), expected, atol=1e-6)
     assert [path.name for path in tmp_path.iterdir()] == ["v.jsonl"]
 
@@ -123,30 +118,6 @@ def test_nothing_to_encode_is_an_error(run: RunCommand, model: Path) -> None:
     ran = run("encode", "-m", model, stdin=None)
     assert ran.code == 2
     assert "give texts as arguments" in ran.err
-
-
-@pytest.mark.posix
-def test_vectors_come_out_while_the_producer_waits(
-    model: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A producer that writes a line only when it has read the vectors of those before, as in a conversation."""
-    (read_in, write_in), (read_out, write_out) = os.pipe(), os.pipe()
-    with open(read_in) as stdin, open(write_out, "w") as stdout:
-        monkeypatch.setattr(sys, "stdin", stdin)
-        monkeypatch.setattr(sys, "stdout", stdout)
-        command = threading.Thread(target=encode, args=(None, str(model)), daemon=True)
-        command.start()
-        with open(write_in, "wb") as lines, open(read_out, "rb") as vectors:
-            for text in TEXTS:
-                lines.write(text.encode() + b"\n")
-                lines.flush()
-                assert select.select([vectors], [], [], 60)[0], "no vector came in a minute"
-                written = json.loads(vectors.readline())
-                assert written["text"] == text
-                np.testing.assert_allclose(written["vector"], encoder.encode([text])[0], atol=1e-6)
-            lines.close()
-            command.join(60)
-    assert not command.is_alive()
 
 
 @pytest.mark.posix

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import zoo
 
-from demitasse import Cut, CutError, DataError, Encoder, grid, load
+from demitasse import Cut, CutError, DataError, Encoder, MissingExtra, grid, load
 from demitasse.encoding.batching import pace
 from demitasse.torch_model.hf_tokenizer import batch_tokenizer
 
@@ -157,24 +159,59 @@ def test_bad_input_is_named(encoder: Encoder, texts: object) -> None:
 
 
 def test_prompts_are_put_before_the_text(encoder: Encoder) -> None:
-    query = encoder.encode(["mix tor"], prompt="query")
+    query = encoder.encode(["mix tor"], prompt_name="query")
     np.testing.assert_allclose(query, encoder.encode(["kan lor mix tor"]), atol=1e-6)
-    document = encoder.encode(["mix tor"], prompt="document")
+    document = encoder.encode(["mix tor"], prompt_name="document")
     np.testing.assert_allclose(document, encoder.encode(["mist mix tor"]), atol=1e-6)
     with pytest.raises(DataError, match="no prompt 'sts'; use one of document, query"):
-        encoder.encode(["a"], prompt="sts")
+        encoder.encode(["a"], prompt_name="sts")
 
 
 def test_a_default_prompt_is_used_unless_another_is_chosen(encoder: Encoder) -> None:
     reader = replace(encoder.reader, default_prompt="query")
     prompted = replace(encoder, reader=reader)
-    np.testing.assert_allclose(prompted.encode(["mix"]), encoder.encode(["mix"], prompt="query"), atol=1e-6)
+    np.testing.assert_allclose(prompted.encode(["mix"]), encoder.encode(["mix"], prompt_name="query"), atol=1e-6)
     np.testing.assert_allclose(prompted.encode(["mix"], prompt=""), encoder.encode(["mix"]), atol=1e-6)
+
+
+def test_queries_and_documents_have_calls_of_their_own(encoder: Encoder) -> None:
+    np.testing.assert_array_equal(encoder.encode_query(TEXTS), encoder.encode(TEXTS, prompt_name="query"))
+    np.testing.assert_array_equal(encoder.encode_document(TEXTS), encoder.encode(TEXTS, prompt_name="document"))
+    np.testing.assert_array_equal(load().encode_query(["a cup"]), load().encode(["a cup"]))  # it has no prompts
+
+
+def test_a_literal_prompt_is_put_before_each_text(encoder: Encoder) -> None:
+    for vectors in (
+        encoder.encode(["mix tor"], prompt="kan lor "),
+        np.stack([*encoder.encode_iter(["mix tor"], prompt="kan lor ")]),
+        encoder.encode_cuts(["mix tor"], [encoder.full], prompt="kan lor ")[encoder.full],
+    ):
+        np.testing.assert_allclose(vectors, encoder.encode_query(["mix tor"]), atol=1e-6)
+
+
+def test_vectors_as_tensors(encoder: Encoder) -> None:
+    for encode in (encoder.encode, encoder.encode_query, encoder.encode_document):
+        vectors = encode(TEXTS, convert_to_tensor=True)
+        assert isinstance(vectors, torch.Tensor)
+        np.testing.assert_array_equal(vectors.numpy(), encode(TEXTS))
+
+
+def test_tensors_need_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtra, match="convert_to_tensor=True needs torch; pip install"):
+        load().encode(["a cup"], convert_to_tensor=True)
+
+
+def test_a_table_is_encoded_by_its_texts(encoder: Encoder) -> None:
+    table: Any = {"id": [*range(40)], "text": TEXTS}
+    np.testing.assert_array_equal(encoder.encode(table), encoder.encode(TEXTS))
+    np.testing.assert_array_equal([*encoder.encode_iter(table)], encoder.encode(TEXTS))
+    np.testing.assert_array_equal(encoder.count_tokens(table), encoder.count_tokens(TEXTS))
 
 
 def test_a_prompt_can_be_left_out_of_the_pooling(encoder: Encoder) -> None:
     apart = replace(encoder, pooling=replace(encoder.pooling, include_prompt=False))
-    states = apart.states(["mix tor"], [0], prompt="query")[0]
+    states = apart.states(["mix tor"], [0], prompt_name="query")[0]
     # At depth 0 of a BERT the state of a token knows its position but not its neighbours: [CLS] kan lor | mix tor [SEP]
     ids, mask = map(torch.from_numpy, apart.reader.padded(apart.reader.read(["kan lor mix tor"]), [0]))
     inputs = {"input_ids": ids, "attention_mask": mask}

@@ -32,7 +32,7 @@ def test_what_is_written_is_read(built_in: Manifest, tmp_path: Path) -> None:
 
 
 def test_a_narrowed_manifest_keeps_what_still_holds(built_in: Manifest, tmp_path: Path) -> None:
-    narrow = built_in.narrowed(Cut(2, 64), tmp_path)
+    narrow = built_in.narrowed(Cut(2, 64), tmp_path, 100)
     assert narrow.folder == tmp_path
     assert narrow.full == Cut(2, 64)
     assert narrow.exits == [depth for depth in built_in.exits if depth <= 2]
@@ -44,7 +44,7 @@ def test_a_narrowed_manifest_keeps_what_still_holds(built_in: Manifest, tmp_path
 
 def test_unknown_fields_are_kept(built_in: Manifest, tmp_path: Path) -> None:
     fields = {**built_in.fields, "from_a_later_release": 1}
-    assert Manifest(BUILT_IN, fields).narrowed(Cut(1, 8), tmp_path).fields["from_a_later_release"] == 1
+    assert Manifest(BUILT_IN, fields).narrowed(Cut(1, 8), tmp_path, 100).fields["from_a_later_release"] == 1
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,7 @@ def test_unknown_fields_are_kept(built_in: Manifest, tmp_path: Path) -> None:
     ],
 )
 def test_a_missing_field_is_named(field: str, read: Callable[[Manifest], object], tmp_path: Path) -> None:
-    (tmp_path / MANIFEST).write_text(
-        json.dumps({"schema": 1, "full": "3x8", "pooling": {}, "reader": {}} | {field: None})
-    )
+    (tmp_path / MANIFEST).write_text(json.dumps({"schema": 1, "pooling": {}, "reader": None}))
     manifest = Manifest.read(tmp_path)
     assert manifest is not None
     with pytest.raises(FolderError, match=f"{MANIFEST} has no field '{field}'; .*again"):

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from demitasse import DataError
-from demitasse.encoding.text_checks import checked, prompt_text
+from demitasse.encoding.text_checks import checked, text_series
 
 
 @given(st.text(alphabet=st.characters()))
@@ -41,27 +44,69 @@ def test_a_bad_text_is_named_by_its_position(bad: object, named: str) -> None:
         list(checked(["a", "b", bad]))  # type: ignore[list-item]
 
 
-def test_prompts_are_chosen_by_name() -> None:
-    prompts = {"query": "query: ", "passage": "passage: ", "sts": "similar: "}
-    assert prompt_text(prompts, "query", None) == "query: "
-    assert prompt_text(prompts, "document", None) == "passage: "
-    assert prompt_text(prompts, None, "sts") == "similar: "
-    assert prompt_text(prompts, "", "sts") == ""
-    assert prompt_text({}, "query", None) == prompt_text({}, "document", None) == prompt_text({}, None, None) == ""
-    with pytest.raises(DataError, match="no prompt 'clustering'; use one of document, passage, query, sts"):
-        prompt_text(prompts, "clustering", None)
+TEXTS = ["a ristretto", "a lungo", "café"]
+SERIES = {
+    "tuple": tuple(TEXTS),
+    "generator": (text for text in TEXTS),
+    "numpy": np.array(TEXTS),
+    "numpy objects": np.array(TEXTS, object),
+    "pandas": pd.Series(TEXTS, index=[7, 7, 1]),
+    "pandas index": pd.Index(TEXTS),
+    "polars": pl.Series(TEXTS),
+    "arrow": pa.array(TEXTS),
+    "arrow chunks": pa.chunked_array([TEXTS[:2], TEXTS[2:]]),
+    "arrow dictionary": pa.array(TEXTS).dictionary_encode(),
+}
+TABLES = {
+    "dict": {"text": TEXTS, "id": [1, 2, 3]},
+    "dict of one": {"title": TEXTS},
+    "pandas": pd.DataFrame({"title": ["x"] * 3, "text": TEXTS}, index=[4, 4, 2]),
+    "polars": pl.DataFrame({"id": [1, 2, 3], "sentence": TEXTS}),
+    "arrow": pa.table({"id": [1, 2, 3], "text": TEXTS}),
+    "record batch": pa.record_batch({"text": TEXTS}),
+}
 
 
-class Frame:
-    """Enough of a data frame: going through it gives the names of its columns."""
-
-    columns = ("text",)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.columns)
+@pytest.mark.parametrize(
+    "given", [*SERIES.values(), *TABLES.values()], ids=[*SERIES, *(f"{key} table" for key in TABLES)]
+)
+def test_texts_are_read_from_what_users_hold(given: Any) -> None:
+    assert list(checked(text_series(given))) == TEXTS
 
 
-@pytest.mark.parametrize("table", [{"text": ["a", "b"]}, Frame()], ids=["dict", "frame"])
-def test_a_table_is_refused_with_how_to_give_a_column(table: Any) -> None:
-    with pytest.raises(DataError, match=r"not a (dict|Frame); give one column: texts\['text'\]"):
-        list(checked(table))
+@pytest.mark.parametrize(
+    "missing",
+    [
+        pd.Series(["a", "b", None]),
+        pd.Series(["a", "b", np.nan], dtype=object),
+        pd.Series(["a", "b", pd.NA], dtype="string"),
+        pl.Series(["a", "b", None]),
+        pa.array(["a", "b", None]),
+        {"text": ["a", "b", None]},
+    ],
+    ids=["None", "nan", "NA", "polars", "arrow", "dict"],
+)
+def test_missing_values_are_named(missing: Any) -> None:
+    with pytest.raises(DataError, match="text 2 is None; every text must be a string"):
+        list(checked(text_series(missing)))
+
+
+@pytest.mark.parametrize(
+    ("table", "named"),
+    [
+        (pd.DataFrame({"title": TEXTS, "body": TEXTS}), 'name one of title, body with texts=table\\["…"\\]'),
+        ({"id": [1, 2]}, "no column holds strings"),
+        ({"d1": "a text", "d2": "another"}, "'d1' of the dict is a str"),
+        (pl.LazyFrame({"text": TEXTS}), "collect"),
+    ],
+    ids=["two columns", "numbers", "texts by id", "lazy"],
+)
+def test_a_table_that_could_mean_anything_is_refused(table: Any, named: str) -> None:
+    with pytest.raises(DataError, match=named):
+        list(checked(text_series(table)))
+
+
+@pytest.mark.parametrize("texts", [np.array("one"), np.str_("one"), pa.scalar("one")], ids=["0-d", "numpy", "arrow"])
+def test_one_text_of_another_library_is_refused(texts: Any) -> None:
+    with pytest.raises(DataError, match="texts must be a list of strings"):
+        list(checked(text_series(texts)))

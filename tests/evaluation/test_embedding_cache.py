@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,11 @@ import pytest
 import zoo
 
 from demitasse import Cut, DataError, Encoder, load
+from demitasse.encoding.token_tally import TokenTally
 from demitasse.encoding.vectors import Vectors
 from demitasse.evaluation import embedding_cache as module
 from demitasse.evaluation.embedding_cache import EmbeddingCache, encode_layers
+from demitasse.torch_model.torch_encoder import TorchEncoder
 
 TEXTS = list(dict.fromkeys(zoo.sentences(100)))[:90]
 
@@ -28,11 +31,16 @@ def encoded(monkeypatch: pytest.MonkeyPatch, encoder: Encoder) -> list[str]:
     real = type(encoder)._embed_windows
 
     def counting(
-        self: Encoder, texts: Iterable[str], cuts: Sequence[Cut], prompt: str | None, advance: Callable[[int], None]
+        self: Encoder,
+        texts: Iterable[str],
+        cuts: Sequence[Cut],
+        prefix: str,
+        tally: TokenTally,
+        advance: Callable[[int], None],
     ) -> Iterator[dict[Cut, Vectors]]:
         held = list(texts)
         seen.extend(held)
-        return real(self, held, cuts, prompt, advance)  # type: ignore[arg-type]
+        return real(self, held, cuts, prefix, tally, advance)  # type: ignore[arg-type]
 
     monkeypatch.setattr(type(encoder), "_embed_windows", counting)
     return seen
@@ -107,10 +115,15 @@ def test_models_and_prompts_have_separate_caches(encoder: Encoder, encoded: list
     calls = [(encoder, None), (encoder, "query"), (encoder.cut(dims=8), None), (encoder.cut(layers=2), None)]
     for number, (model, prompt) in enumerate(calls, 1):
         vectors = vectors_of(model, TEXTS, [1], tmp_path, prompt)[1]
-        np.testing.assert_allclose(vectors, model.cut(layers=1).encode(TEXTS, prompt=prompt), atol=1e-6)
+        np.testing.assert_allclose(vectors, model.cut(layers=1).encode(TEXTS, prompt_name=prompt), atol=1e-6)
         assert len(list(tmp_path.iterdir())) == number
     encoded.clear()
-    vectors_of(encoder, TEXTS, [1], tmp_path, "")  # no prompt at all, as the default of this model
+    assert isinstance(encoder, TorchEncoder)
+    by_default = replace(encoder, reader=replace(encoder.reader, default_prompt="query"))
+    vectors_of(by_default, TEXTS, [1], tmp_path, "query")
+    assert len(list(tmp_path.iterdir())) == 5  # another model, since its default is another
+    encoded.clear()
+    vectors_of(by_default, TEXTS, [1], tmp_path)  # the same prompt, named or by default
     assert encoded == []
 
 

@@ -15,6 +15,7 @@ from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score
 
 from demitasse import Cut, CutError, DataError, Encoder, evaluate, grid, load, read_pairs
+from demitasse.encoding.token_tally import TokenTally
 from demitasse.encoding.vectors import Vectors
 from demitasse.evaluation.evaluate import dev_scores
 from demitasse.evaluation.evaluation import Evaluation
@@ -73,11 +74,16 @@ def encoded(monkeypatch: pytest.MonkeyPatch, encoder: Encoder) -> list[tuple[lis
     real = type(encoder)._embed_windows
 
     def counting(
-        self: Encoder, texts: Iterable[str], cuts: Sequence[Cut], prompt: str | None, advance: Callable[[int], None]
+        self: Encoder,
+        texts: Iterable[str],
+        cuts: Sequence[Cut],
+        prefix: str,
+        tally: TokenTally,
+        advance: Callable[[int], None],
     ) -> Iterator[dict[Cut, Vectors]]:
         held = list(texts)
         seen.append((held, self.full.layers))
-        return real(self, held, cuts, prompt, advance)  # type: ignore[arg-type]
+        return real(self, held, cuts, prefix, tally, advance)  # type: ignore[arg-type]
 
     monkeypatch.setattr(type(encoder), "_embed_windows", counting)
     return seen
@@ -106,8 +112,8 @@ def test_every_cut_scores_what_it_scores_alone(any_encoder: Encoder) -> None:
         left, right = (small.encode(side) for side in (tasks[1].left, tasks[1].right))
         expected = 100 * average_precision_score(tasks[1].gold, (left * right).sum(1))
         assert evaluation.score("binary", cut) == pytest.approx(expected, abs=0.5)
-        queries = small.encode(tasks[2].queries, prompt="query")
-        documents = small.encode(tasks[2].documents, prompt="document")
+        queries = small.encode(tasks[2].queries, prompt_name="query")
+        documents = small.encode(tasks[2].documents, prompt_name="document")
         assert evaluation.score("search", cut) == pytest.approx(slow_ndcg(tasks[2], queries, documents), abs=0.5)
 
 
@@ -122,7 +128,7 @@ def test_narrow_rows_are_those_of_the_cut(any_encoder: Encoder) -> None:
         assert len(task.given) == len(cuts)
         for cut, given in zip(by_dims, task.given, strict=True):
             for vectors, side, prompt in zip(given, texts, prompts, strict=True):
-                expected = any_encoder.cut(*cut).encode(side, prompt=prompt)
+                expected = any_encoder.cut(*cut).encode(side, prompt_name=prompt)
                 np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
 
@@ -147,8 +153,8 @@ def test_queries_may_have_fewer_layers_than_documents(encoder: Encoder) -> None:
     assert evaluation.document_layers == (0, 3)
     assert len(evaluation.scores) == 8
     for score in evaluation.scores:
-        queries = encoder.cut(*score.cut).encode(task.queries, prompt="query")
-        documents = encoder.cut(score.document_layers, score.cut.dims).encode(task.documents, prompt="document")
+        queries = encoder.cut(*score.cut).encode(task.queries, prompt_name="query")
+        documents = encoder.cut(score.document_layers, score.cut.dims).encode(task.documents, prompt_name="document")
         assert score.value == pytest.approx(slow_ndcg(task, queries, documents), abs=0.5)
         assert score.value == evaluation.score("search", score.cut, score.document_layers)
     with pytest.raises(DataError, match=r"cut 1x8 was not measured on search"):
@@ -326,7 +332,7 @@ def test_each_side_of_a_dev_pair_has_its_prompt(model_folder: Callable[..., Path
         ("query", "document"): ("query", "document"),
         ("query", "document", "query"): ("query", "document"),
     }.items():
-        cosines = (encoder.encode(left, prompt=sides[0]) * encoder.encode(right, prompt=sides[1])).sum(1)
+        cosines = (encoder.encode(left, prompt_name=sides[0]) * encoder.encode(right, prompt_name=sides[1])).sum(1)
         scores[prompts] = dev_scores(encoder, pairs, [cut], prompts)["3x32"]
         assert scores[prompts] == pytest.approx(100 * spearmanr(cosines, gold).statistic, abs=0.5)
     assert len({*scores.values()}) == 3

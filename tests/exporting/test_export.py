@@ -91,9 +91,9 @@ def test_pooling_that_leaves_the_prompt_out(encoder: Encoder, tmp_path: Path) ->
     apart = replace(encoder.cut(layers=1), pooling=pooling, dims=64)
     export(apart, tmp_path / "blocks", sentences=zoo.sentences(200))
     blocks = load(tmp_path / "blocks")
-    for prompt in ("query", ""):
-        expected = apart.encode(TEXTS, prompt=prompt)
-        np.testing.assert_allclose(blocks.encode(TEXTS, prompt=prompt), expected, atol=1e-5)
+    for prompt in ("query", None):
+        expected = apart.encode(TEXTS, prompt_name=prompt)
+        np.testing.assert_allclose(blocks.encode(TEXTS, prompt_name=prompt), expected, atol=1e-5)
 
 
 def test_what_does_not_match_torch_is_not_written(model_folder: Callable[..., Path], tmp_path: Path) -> None:

@@ -113,8 +113,8 @@ def test_trec_eval_gives_each_query_our_score(encoder: Encoder, tmp_path: Path) 
     }
     theirs = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut.10"}).evaluate(predictions)
     task = cast(SearchTask, our_task(LocalSearch))
-    documents = encoder.encode(task.documents, prompt="document")
-    units = task.score(encoder.encode(QUESTIONS, prompt="query"), documents).units
+    documents = encoder.encode(task.documents, prompt_name="document")
+    units = task.score(encoder.encode(QUESTIONS, prompt_name="query"), documents).units
     assert [theirs[f"q{query}"]["ndcg_cut_10"] for query in range(QUERIES)] == pytest.approx(list(units), abs=1e-6)
 
 
@@ -149,13 +149,13 @@ def test_the_metadata_that_mteb_stores(encoder: Encoder) -> None:
 )
 def test_queries_and_documents_get_their_prompts(encoder: Encoder, given: PromptType | None, prompt: str) -> None:
     assert encoder.reader.prompts == {"query": "kan lor ", "document": "mist "}
-    assert np.array_equal(encoded(encoder, LocalSearch, given), encoder.encode(QUESTIONS, prompt=prompt))
+    assert np.array_equal(encoded(encoder, LocalSearch, given), encoder.encode(QUESTIONS, prompt_name=prompt))
 
 
 def test_a_prompt_for_a_type_of_task_is_used(encoder: Encoder) -> None:
     prompts = {**encoder.reader.prompts, "STS": "zen "}
     other = replace(cast(Any, encoder), reader=replace(encoder.reader, prompts=prompts))
-    assert np.array_equal(encoded(other, LocalPairs, None), other.encode(QUESTIONS, prompt="STS"))
+    assert np.array_equal(encoded(other, LocalPairs, None), other.encode(QUESTIONS, prompt_name="STS"))
     assert np.array_equal(encoded(other, LocalSearch, None), other.encode(QUESTIONS))
 
 

@@ -52,7 +52,7 @@ def test_vectors_are_judged_as_they_are_stored(kind: str, encoder: Encoder) -> N
     measured = qualities(encoder, [task, SEARCH])
     for cut in (Cut(2, 8), encoder.full):
         small = encoder.cut(*cut)
-        sides = [small.encode(side.texts, prompt=side.prompt) for side in (*task.sides, *SEARCH.sides)]
+        sides = [small.encode(side.texts, prompt_name=side.prompt_name) for side in (*task.sides, *SEARCH.sides)]
         left, right, queries, documents = (restore(store(side, kind), kind, cut.dims) for side in sides)
         expected = (task.score(left, right).main + SEARCH.score(queries, documents).main) / 2
         assert measured.values["fp32", cut, kind] == pytest.approx(expected, abs=0.5)  # rounding may swap two ranks

@@ -165,7 +165,7 @@ def test_texts_are_truncated_earlier(encoder: Encoder) -> None:
     shorter = shortened(encoder.reader, 7)
     assert shorter.max_tokens == 7
     assert shorter.read([text]).ids_of(0) == [*before[:6], before[-1]]
-    assert shorter.prompt("query") == encoder.reader.prompt("query")
+    assert shorter.prefix("query") == encoder.reader.prefix("query")
     # The reader it was made from goes on as before, and so does the tokenizer inside.
     assert encoder.reader.max_tokens == 32
     assert encoder.reader.read([text]).ids_of(0) == before

@@ -213,9 +213,9 @@ def test_the_prompt_is_left_out_as_pooling_does(modes: tuple[str, ...], encoder:
 
 def test_a_prompt_by_name_is_left_out_as_the_encoder_does(encoder: Encoder) -> None:
     without = replace(encoder, pooling=Pooling(("mean",), include_prompt=False))
-    prompt = encoder.reader.prompt("query")
+    prompt = encoder.reader.prefix("query")
     counts = torch.full((len(TEXTS),), encoder.reader.prompt_tokens(prompt))
-    states = without.states(TEXTS, range(4), prompt="query")
+    states = without.states(TEXTS, range(4), prompt_name="query")
     expected = torch.stack([embed(without.head, states[depth]) for depth in range(4)])
     rows = Student(without).eval()(encoder.reader.read(TEXTS, prompt), counts)
     torch.testing.assert_close(rows, expected, atol=1e-5, rtol=1e-5)

@@ -60,7 +60,7 @@ def test_columns_have_their_prompts(encoder: Encoder, tmp_path: Path) -> None:
     for batch in batches:
         names = ("query", "document", "document") if batch.source == 0 else ("query", "query")
         for column, name, vectors in zip(batch.columns, names, found.columns(batch), strict=False):
-            np.testing.assert_allclose(vectors, encoder.encode(column, prompt=name), atol=1e-3)
+            np.testing.assert_allclose(vectors, encoder.encode(column, prompt_name=name), atol=1e-3)
 
 
 def test_sources_of_every_kind_together(encoder: Encoder, tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_killed_run_computes_them_again(encoder: Encoder, tmp_path: Path) -> N
     class Dying:
         full = encoder.full
 
-        def encode_iter(self, texts: Iterator[str], *, prompt: str | None, progress: bool) -> Iterator[np.ndarray]:
+        def encode_iter(self, texts: Iterator[str], *, prompt_name: str | None, progress: bool) -> Iterator[np.ndarray]:
             yield encoder.encode([next(texts)])[0]
             raise Killed
 

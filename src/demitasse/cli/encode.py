@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import tee
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from demitasse.cli.models import load_model
-from demitasse.cli.options import REPEATABLE, CutOption, DeviceOption, ModelOption
-from demitasse.cli.outputs import check_not_input, check_output
+from demitasse.cli.options import CutOption, DeviceOption, ModelOption
+from demitasse.cli.outputs import check_not_input
 from demitasse.errors import DataError
-from demitasse.host.live_texts import groups as live_groups
-from demitasse.host.live_texts import is_live
-
-if TYPE_CHECKING:
-    from demitasse.data.parquet_vectors import RowVector
-    from demitasse.data.text_rows import TextRow, TextRows
-    from demitasse.encoding.encoder import Encoder
+from demitasse.host.text_lines import read_lines
 
 
 def encode(  # noqa: PLR0913 - options of a command, each named when used
@@ -28,72 +22,38 @@ def encode(  # noqa: PLR0913 - options of a command, each named when used
     model: ModelOption = None,
     cut: CutOption = None,
     input: Annotated[
-        Path | None,
-        typer.Option(
-            "--input",
-            "-i",
-            help="File with one text per line, or rows: .jsonl, .json, .csv, .tsv (.gz too), .parquet; - is stdin.",
-        ),
-    ] = None,
-    column: Annotated[
-        str | None,
-        typer.Option(help="Column of --input with the texts; default: text, or the only one that holds strings."),
-    ] = None,
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(help=f"Columns of --input to write beside each vector, such as id,title; {REPEATABLE}."),
+        Path | None, typer.Option("--input", "-i", help="File with one text per line (.gz too); - is stdin.")
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help=".npy, .jsonl, .jsonl.gz or .parquet file to write; default: stdout."),
+        Path | None, typer.Option("--output", "-o", help=".npy or .jsonl file to write; default: stdout.")
     ] = None,
-    prompt: Annotated[str | None, typer.Option(help="Name of one of the model's prompts, such as query.")] = None,
+    prompt_name: Annotated[str | None, typer.Option(help="Name of one of the model's prompts, such as query.")] = None,
+    prompt: Annotated[str | None, typer.Option(help="Text to put before each text, instead of a named prompt.")] = None,
     vectors: Annotated[
         str, typer.Option(help="Store vectors as float32, float16, int8 or binary (eight dims per byte).")
     ] = "float32",
     device: DeviceOption = None,
 ) -> None:
-    """Encode texts from arguments, a file or stdin (one text per line) as JSON lines or a file of vectors."""
-    from demitasse.cli.vector_files import VectorFile
+    """Encode texts from arguments, a file or stdin (one text per line) as JSON lines or a .npy file."""
+    from demitasse.cli.vector_files import check_format, write_vectors
 
-    target = VectorFile(output, vectors, _names(keep))
-    check_output(output)
+    check_format(output, vectors)
     check_not_input(output, input)
-    source = _rows(texts, input, column, target.keep)
-    target.check_columns(source.column)
+    source = _texts(texts, input)
     encoder = load_model(model, cut, device)
-    live = not texts and is_live(input or Path("-"))
-    # What another program pipes in slowly comes out as it comes in.
-    groups = (_with_vectors(encoder, group, prompt) for group in (live_groups(source.rows) if live else [source.rows]))
-    count = target.write(groups, encoder, prompt, source.types)
+    written, encoded = tee(source)
+    pairs = zip(written, encoder.encode_iter(encoded, prompt_name=prompt_name, prompt=prompt), strict=True)
+    count = write_vectors(pairs, encoder.full.dims, output, vectors)
     if output is not None:
         kind = "" if vectors == "float32" else f"{vectors} "
-        origin = "" if source.column is None else f"; the texts are the column {source.column!r}"
-        typer.echo(f"{count} {kind}vectors of {encoder.full} written to {output}{origin}", err=True)
+        typer.echo(f"{count} {kind}vectors of {encoder.full} written to {output}", err=True)
 
 
-def _with_vectors(encoder: Encoder, rows: Iterable[TextRow], prompt: str | None) -> Iterator[RowVector]:
-    written, encoded = tee(rows)
-    return zip(written, encoder.encode_iter((row.text for row in encoded), prompt=prompt), strict=True)
-
-
-def _names(keep: list[str] | None) -> tuple[str, ...]:
-    """The columns that --keep names, each once: with commas between them, or the option repeated."""
-    names = [name.strip() for given in keep or () for name in given.split(",")]
-    if "" in names:
-        raise DataError(f"--keep {','.join(keep or ())!r} has an empty name; write columns such as id,title")
-    return tuple(dict.fromkeys(names))
-
-
-def _rows(texts: list[str] | None, source: Path | None, column: str | None, keep: tuple[str, ...]) -> TextRows:
-    from demitasse.data.text_rows import TextRow, TextRows, read_text_rows
-
+def _texts(texts: list[str] | None, source: Path | None) -> Iterator[str]:
     if texts and source is not None:
         raise DataError("texts were given both as arguments and by --input; use one of them")
-    if (texts or source is None) and (column is not None or keep):
-        raise DataError("--column and --keep were given without --input; name the file that has the columns")
     if texts:
-        return TextRows(TextRow(text) for text in texts)
+        return iter(texts)
     if source is None and sys.stdin.isatty():
         raise DataError("there is nothing to encode; give texts as arguments, use --input FILE, or pipe lines to stdin")
-    return read_text_rows(Path("-") if source is None else source, column, keep)
+    return read_lines(Path("-") if source is None else source)

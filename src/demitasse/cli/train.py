@@ -67,7 +67,7 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
     ] = False,
     lora: Annotated[int | None, typer.Option(help="Train LoRA adapters of this rank, merged at the end.")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Truncate texts to this many tokens.")] = None,
-    prompt: Annotated[
+    prompt_name: Annotated[
         list[str] | None,
         typer.Option(help=f"Prompt name for anchors, then for positives, then for negatives; {REPEATABLE}."),
     ] = None,
@@ -90,7 +90,7 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
     chosen = choice(objective, OBJECTIVES, "objective")
     options = demitasse.TrainOptions(
         loss=choice(loss, LOSSES, "loss"),
-        prompts=tuple(prompt or ()),
+        prompts=tuple(prompt_name or ()),
         trackers=tuple(tracker or ()),
         **{name: given[name] for name in _PASSED_ON},
     )

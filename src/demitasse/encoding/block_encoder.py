@@ -25,6 +25,7 @@ from demitasse.encoding.packed_tokens import Batch, PackedTokens
 from demitasse.encoding.pooling import Pooling, without_prompt
 from demitasse.encoding.reader import BatchTokenizer, Reader, fastest_tokenizer
 from demitasse.encoding.text_checks import checked
+from demitasse.encoding.token_tally import TokenTally
 from demitasse.encoding.vectors import Vectors, unit_length
 from demitasse.errors import DeviceError, FolderError, reason
 from demitasse.host.atomic import new_folder
@@ -41,6 +42,7 @@ class BlockEncoder(Encoder):
     layers: int
     dims: int
     manifest: Manifest
+    threads: int | None = None  # all cores
 
     @property
     def full(self) -> Cut:
@@ -100,27 +102,31 @@ class BlockEncoder(Encoder):
             files = [TOKENIZER, *(f"{name}.onnx" for name in names_at(self.layers))]
             for name in files:
                 shutil.copyfile(self.blocks.folder / name, aside / name)
-            manifest = self.manifest.narrowed(self.full, aside).with_files(files)
+            manifest = self.manifest.narrowed(self.full, aside, self.max_seq_length).with_files(files)
             manifest.write()
             open_blocks(manifest)
+
+    def _on_threads(self, count: int) -> BlockEncoder:
+        """The same encoder, computing on `count` threads."""
+        return replace(self, threads=count)
 
     def _cut_to(self, cut: Cut) -> BlockEncoder:
         return replace(self, layers=cut.layers, dims=cut.dims)
 
     def _embed_windows(
-        self, texts: Iterable[str], cuts: Sequence[Cut], prompt: str | None, advance: Callable[[int], None]
+        self, texts: Iterable[str], cuts: Sequence[Cut], prefix: str, tally: TokenTally, advance: Callable[[int], None]
     ) -> Iterator[dict[Cut, Vectors]]:
-        prefix = self.reader.prompt(prompt)
         prompt_tokens = 0 if self.pooling.include_prompt else self.reader.prompt_tokens(prefix)
         device_kind = self.device_kind
         on_cpu = device_kind == "cpu"
-        workers = cores() if on_cpu else 1
+        workers = (self.threads or cores()) if on_cpu else 1
         pool = ThreadPoolExecutor(workers, "demitasse")
         feed = pace(self.runtime, device_kind)
         ahead: deque[_Window] = deque()
         try:
             for window in windows(checked(texts), feed.window, feed.characters):
                 packed = self.reader.read(window, prefix)
+                tally.add(packed, self.max_seq_length)
                 lengths = packed.lengths.tolist()
                 # Even a few texts are spread over the cores.
                 budget = min(feed.budget, -(-sum(lengths) // workers)) if on_cpu else feed.budget
@@ -129,8 +135,9 @@ class BlockEncoder(Encoder):
                 def embed(batch: list[int], packed: PackedTokens = packed) -> dict[Cut, Vectors]:
                     return self._embed(self.reader.padded(packed, batch), cuts, prompt_tokens)
 
-                if len(batches) == 1 and not ahead:  # a few texts: handing them to a thread would only take longer
-                    ahead.append(_Window(batches, [_done(embed(batches[0]))], len(packed)))
+                # Where one thread is asked for, and for a few texts, handing them to another would only take longer.
+                if self.threads == 1 or (len(batches) == 1 and not ahead):
+                    ahead.append(_Window(batches, [_done(embed(batch)) for batch in batches], len(packed)))
                 else:
                     ahead.append(_Window(batches, [pool.submit(embed, batch) for batch in batches], len(packed)))
                 if len(ahead) > 1:
@@ -180,7 +187,6 @@ def _done(result: dict[Cut, Vectors]) -> Future[dict[Cut, Vectors]]:
 def open_blocks(manifest: Manifest, device: str | None = None, dtype: str | None = None) -> BlockEncoder:
     """The encoder in a folder of blocks; nothing but its tokenizer is read yet."""
     folder = manifest.folder
-    manifest.check()
     if dtype is not None:
         raise DeviceError(
             f"{folder} holds {manifest.precision} blocks, so dtype {dtype!r} cannot be chosen; leave it out, or "

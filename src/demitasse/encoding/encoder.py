@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from demitasse.cut import Cut
+from demitasse.encoding.batching import pace, windows
 from demitasse.encoding.pooling import Pooling
 from demitasse.encoding.reader import Reader
+from demitasse.encoding.similarity import similarity, similarity_pairwise
+from demitasse.encoding.text_checks import checked, text_series
+from demitasse.encoding.token_tally import OnLong, TokenTally
 from demitasse.encoding.vectors import Vectors
 from demitasse.errors import CutError
+from demitasse.extras import TENSORS, need
 from demitasse.host.progress import progress_bar
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Encoder(ABC):
@@ -45,6 +55,14 @@ class Encoder(ABC):
     @abstractmethod
     def architecture(self) -> str:
         """The class of the model, such as `BertModel`."""
+
+    @property
+    def max_seq_length(self) -> int:
+        """How many tokens of a text are read, special tokens included; longer texts are truncated.
+
+        It can be made smaller, not larger: `load(model, max_seq_length=128)`.
+        """
+        return self.reader.max_tokens
 
     @property
     def name(self) -> str:
@@ -89,15 +107,24 @@ class Encoder(ABC):
     def model_bytes(self, cut: Cut) -> int:
         """How many bytes of weights are needed to run `cut`."""
 
+    def _limited_to(self, max_seq_length: int) -> Self:
+        """The same encoder, truncating texts at `max_seq_length` tokens."""
+        encoder: Self = replace(cast(Any, self), reader=self.reader.limited(max_seq_length))
+        return encoder
+
+    @abstractmethod
+    def _on_threads(self, count: int) -> Self:
+        """The same encoder, computing on `count` threads; on torch that changes the whole process."""
+
     @abstractmethod
     def _cut_to(self, cut: Cut) -> Self:
         """The encoder at `cut`, which fits `full` and is smaller."""
 
     @abstractmethod
     def _embed_windows(
-        self, texts: Iterable[str], cuts: Sequence[Cut], prompt: str | None, advance: Callable[[int], None]
+        self, texts: Iterable[str], cuts: Sequence[Cut], prefix: str, tally: TokenTally, advance: Callable[[int], None]
     ) -> Iterator[dict[Cut, Vectors]]:
-        """The vectors of each window of `texts` at each of `cuts`."""
+        """The vectors of each window of `texts`, with `prefix` before each, at each of `cuts`."""
 
     @abstractmethod
     def save(self, folder: str | Path) -> None:
@@ -116,45 +143,222 @@ class Encoder(ABC):
         wanted = Cut(full.layers if layers is None else layers, full.dims if dims is None else dims).within(full)
         return self if wanted == full else self._cut_to(wanted)
 
-    def encode(self, texts: Iterable[str], *, prompt: str | None = None, progress: bool | None = None) -> Vectors:
+    @overload
+    def encode(
+        self,
+        texts: Iterable[str],
+        *,
+        prompt_name: str | None = ...,
+        prompt: str | None = ...,
+        convert_to_tensor: Literal[False] = ...,
+        on_long: OnLong = ...,
+        progress: bool | None = ...,
+    ) -> Vectors: ...
+
+    @overload
+    def encode(
+        self,
+        texts: Iterable[str],
+        *,
+        prompt_name: str | None = ...,
+        prompt: str | None = ...,
+        convert_to_tensor: Literal[True],
+        on_long: OnLong = ...,
+        progress: bool | None = ...,
+    ) -> Tensor: ...
+
+    def encode(
+        self,
+        texts: Iterable[str],
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        convert_to_tensor: bool = False,
+        on_long: OnLong = "cut",
+        progress: bool | None = None,
+    ) -> Vectors | Tensor:
         """One unit-length float32 vector for each text, in order.
 
-        `prompt` names one of the model's prompts ("query" and "document" work on every model; `None` is the model's
-        default, `""` none). Texts longer than the model takes are truncated. A progress bar appears on a terminal when
-        the work takes long (`progress=False` turns it off).
+        `texts` is any series of strings: a list, a generator, an array or a column of numpy, pandas, polars or Arrow.
+        Of a table, the column `text` is read, or the only one.
+
+        `prompt_name` names one of the model's prompts ("query" and "document" work on every model), `prompt` is itself
+        the text to put before each text (`""` for none); without either, the model's default is used.
+
+        Texts of more than `max_seq_length` tokens are truncated; `on_long="warn"` says how many were, and
+        `on_long="error"` refuses them. `convert_to_tensor=True` gives a torch tensor on the CPU. A progress bar appears
+        on a terminal when the work takes long (`progress=False` turns it off).
+
+        >>> query = encoder.encode(["a small cup"], prompt_name="query")
+        >>> documents = encoder.encode(["a ristretto", "a lungo"], prompt="passage: ")
+        >>> encoder.similarity(query, documents).shape
+        (1, 2)
         """
-        return self.encode_cuts(texts, [self.full], prompt=prompt, progress=progress)[self.full]
+        prefix = self.reader.prefix(prompt_name, prompt)
+        return self._encode(texts, prefix, on_long, progress=progress, convert_to_tensor=convert_to_tensor)
+
+    @overload
+    def encode_query(
+        self,
+        texts: Iterable[str],
+        *,
+        convert_to_tensor: Literal[False] = ...,
+        on_long: OnLong = ...,
+        progress: bool | None = ...,
+    ) -> Vectors: ...
+
+    @overload
+    def encode_query(
+        self,
+        texts: Iterable[str],
+        *,
+        convert_to_tensor: Literal[True],
+        on_long: OnLong = ...,
+        progress: bool | None = ...,
+    ) -> Tensor: ...
+
+    def encode_query(
+        self,
+        texts: Iterable[str],
+        *,
+        convert_to_tensor: bool = False,
+        on_long: OnLong = "cut",
+        progress: bool | None = None,
+    ) -> Vectors | Tensor:
+        """What `encode` gives for queries, with the model's prompt for them if it has one."""
+        prefix = self.reader.prefix("query")
+        return self._encode(texts, prefix, on_long, progress=progress, convert_to_tensor=convert_to_tensor)
+
+    @overload
+    def encode_document(
+        self,
+        texts: Iterable[str],
+        *,
+        convert_to_tensor: Literal[False] = ...,
+        on_long: OnLong = ...,
+        progress: bool | None = ...,
+    ) -> Vectors: ...
+
+    @overload
+    def encode_document(
+        self,
+        texts: Iterable[str],
+        *,
+        convert_to_tensor: Literal[True],
+        on_long: OnLong = ...,
+        progress: bool | None = ...,
+    ) -> Tensor: ...
+
+    def encode_document(
+        self,
+        texts: Iterable[str],
+        *,
+        convert_to_tensor: bool = False,
+        on_long: OnLong = "cut",
+        progress: bool | None = None,
+    ) -> Vectors | Tensor:
+        """What `encode` gives for documents, with the model's prompt for them if it has one."""
+        prefix = self.reader.prefix("document")
+        return self._encode(texts, prefix, on_long, progress=progress, convert_to_tensor=convert_to_tensor)
 
     def encode_iter(
-        self, texts: Iterable[str], *, prompt: str | None = None, progress: bool | None = None
+        self,
+        texts: Iterable[str],
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        on_long: OnLong = "cut",
+        progress: bool | None = None,
     ) -> Iterator[Vectors]:
         """The vectors of `encode` one by one, with a few thousand texts in memory at a time, never all of them."""
-        with _progress(texts, progress) as advance:
-            for vectors in self._embed_windows(texts, [self.full], prompt, advance):
-                yield from vectors[self.full]
+        prefix, tally = self.reader.prefix(prompt_name, prompt), TokenTally(on_long)
+        return self._one_by_one(text_series(texts), prefix, tally, progress=progress)
 
     def encode_cuts(
         self,
         texts: Iterable[str],
         cuts: Sequence[Cut],
         *,
+        prompt_name: str | None = None,
         prompt: str | None = None,
+        tally: TokenTally | None = None,
         progress: bool | Callable[[int], None] | None = None,
     ) -> dict[Cut, Vectors]:
         """What `encode` gives at each of `cuts`, from one pass through the deepest of them.
 
-        `progress` may also be a function: it is called with the number of texts done since the last call.
+        `tally` counts the tokens that were read and the texts that were truncated. `progress` may also be a function:
+        it is called with the number of texts done since the last call.
         """
         if not cuts:
             raise CutError("no cuts were given; name at least one, such as [Cut(6, 128)]")
+        prefix = self.reader.prefix(prompt_name, prompt)
+        return self._cuts(texts, cuts, prefix, tally or TokenTally(), progress=progress)
+
+    def count_tokens(
+        self, texts: Iterable[str], *, prompt_name: str | None = None, prompt: str | None = None
+    ) -> npt.NDArray[np.int64]:
+        """How many tokens each text has with its prompt and special tokens, before it is truncated.
+
+        >>> encoder.count_tokens(["a ristretto", "a lungo " * 40]).tolist(), encoder.max_seq_length
+        ([4, 82], 32)
+        """
+        prefix, feed = self.reader.prefix(prompt_name, prompt), pace(self.runtime, self.device_kind)
+        parts = windows(checked(text_series(texts)), feed.window, feed.characters)
+        counts = [self.reader.read(part, prefix).whole_lengths for part in parts]
+        return np.concatenate([np.empty(0, np.int64), *counts])
+
+    def similarity(self, first: npt.ArrayLike, second: npt.ArrayLike) -> Vectors:
+        """The cosine of each vector of `first` with each of `second`: (first, second). One vector counts as one row.
+
+        >>> cups, drinks = encoder.encode(["a small cup", "a mug"]), encoder.encode(["a ristretto"])
+        >>> encoder.similarity(cups, drinks).shape
+        (2, 1)
+        """
+        return similarity(first, second)
+
+    def similarity_pairwise(self, first: npt.ArrayLike, second: npt.ArrayLike) -> Vectors:
+        """The cosine of each vector of `first` with the one of `second` in the same place."""
+        return similarity_pairwise(first, second)
+
+    def _encode(
+        self, texts: Iterable[str], prefix: str, on_long: OnLong, *, progress: bool | None, convert_to_tensor: bool
+    ) -> Vectors | Tensor:
+        if convert_to_tensor:
+            need("convert_to_tensor=True", TENSORS)  # before the work
+        tally = TokenTally(on_long)
+        vectors = self._cuts(texts, [self.full], prefix, tally, progress=progress)[self.full]
+        tally.warn(self.max_seq_length, stacklevel=4)
+        if not convert_to_tensor:
+            return vectors
+        from demitasse.encoding.tensors import as_tensor
+
+        return as_tensor(vectors)
+
+    def _cuts(
+        self,
+        texts: Iterable[str],
+        cuts: Sequence[Cut],
+        prefix: str,
+        tally: TokenTally,
+        *,
+        progress: bool | Callable[[int], None] | None,
+    ) -> dict[Cut, Vectors]:
         wanted = sorted({cut.within(self.full) for cut in cuts})
         parts: dict[Cut, list[Vectors]] = {cut: [] for cut in wanted}
-        runner = self.cut(layers=wanted[-1].layers)
-        with _progress(texts, progress) as advance:
-            for vectors in runner._embed_windows(texts, wanted, prompt, advance):
+        runner, column = self.cut(layers=wanted[-1].layers), text_series(texts)
+        with _progress(column, progress) as advance:
+            for vectors in runner._embed_windows(column, wanted, prefix, tally, advance):
                 for cut, of_window in vectors.items():
                     parts[cut].append(of_window)
         return {cut: _joined(of_windows, cut.dims) for cut, of_windows in parts.items()}
+
+    def _one_by_one(
+        self, texts: Iterable[str], prefix: str, tally: TokenTally, *, progress: bool | None
+    ) -> Iterator[Vectors]:
+        with _progress(texts, progress) as advance:
+            for vectors in self._embed_windows(texts, [self.full], prefix, tally, advance):
+                yield from vectors[self.full]
+        tally.warn(self.max_seq_length, stacklevel=3)
 
     def __repr__(self) -> str:
         exits = f", exits at {_spans(self.exit_depths)}" if self.exit_depths else ""
@@ -171,7 +375,7 @@ def _progress(
 ) -> AbstractContextManager[Callable[[int], None]]:
     if callable(show):
         return nullcontext(show)
-    return progress_bar("encoding", len(texts) if isinstance(texts, Sequence) else None, show=show)
+    return progress_bar("encoding", len(texts) if isinstance(texts, Sized) else None, show=show)
 
 
 def _spans(depths: Iterable[int]) -> str:

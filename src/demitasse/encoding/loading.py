@@ -11,13 +11,21 @@ from demitasse.encoding.manifest import Manifest
 from demitasse.errors import FolderError
 from demitasse.extras import TORCH, need
 from demitasse.host.bundled import BUILT_IN
+from demitasse.host.machine import checked_threads
 
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 _HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors", "*.onnx"]
 _NOT_DOWNLOADED = ["onnx/*", "openvino/*", "coreml/*", "*.bin", "*.pt", "*.pkl"]
 
 
-def load(model: str | Path | None = None, *, device: str | None = None, dtype: str | None = None) -> Encoder:
+def load(
+    model: str | Path | None = None,
+    *,
+    device: str | None = None,
+    dtype: str | None = None,
+    max_seq_length: int | None = None,
+    threads: int | None = None,
+) -> Encoder:
     """The encoder in a folder or under a hub name; without a name, the built-in model.
 
     A folder of blocks (`demitasse export`, and the built-in model) runs on onnxruntime and needs no torch; `device`
@@ -25,11 +33,23 @@ def load(model: str | Path | None = None, *, device: str | None = None, dtype: s
     Pooling, then Dense and Normalize) and plain transformers folders (mean pooling) run on torch: `device` is then the
     GPU if there is one, `dtype` is float32 unless you say otherwise, and weights are read from safetensors only.
 
+    `max_seq_length` truncates texts at fewer tokens than the model takes. `threads` is how many cores one call uses,
+    all of them if left out. For blocks it holds for this encoder alone, and 1 also means that no thread is started. On
+    torch it is `torch.set_num_threads`, which holds for the whole process.
+
     >>> load().full
     Cut(layers=6, dims=384)
     >>> load(folder, device="cpu").full
     Cut(layers=3, dims=32)
     """
+    count = None if threads is None else checked_threads(threads)
+    encoder = _open(model, device, dtype)
+    if max_seq_length is not None:
+        encoder = encoder._limited_to(max_seq_length)
+    return encoder if count is None else encoder._on_threads(count)
+
+
+def _open(model: str | Path | None, device: str | None, dtype: str | None) -> Encoder:
     # Absolute, since blocks are opened when they are first needed, and the working directory may be another by then.
     folder = BUILT_IN if model is None else _local_folder(model).absolute()
     manifest = Manifest.read(folder)

@@ -32,16 +32,18 @@ class PackedTokens:
     ids: npt.NDArray[np.int32]
     starts: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
+    whole_lengths: npt.NDArray[np.int64]  # before truncation
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     @classmethod
-    def of(cls, texts: Sequence[Sequence[int]]) -> PackedTokens:
-        """The token ids of each text, packed."""
+    def of(cls, texts: Sequence[Sequence[int]], whole_lengths: Sequence[int] | None = None) -> PackedTokens:
+        """The token ids of each text, packed; `whole_lengths` are those before truncation, if any was truncated."""
         lengths = np.fromiter(map(len, texts), np.int64, len(texts))
         ids = np.fromiter(chain.from_iterable(texts), np.int32, int(lengths.sum()))
-        return cls(ids, np.cumsum(lengths) - lengths, lengths)
+        whole = lengths if whole_lengths is None else np.array(whole_lengths, np.int64)
+        return cls(ids, np.cumsum(lengths) - lengths, lengths, whole)
 
     @classmethod
     def joined(cls, parts: Sequence[PackedTokens]) -> PackedTokens:
@@ -49,13 +51,20 @@ class PackedTokens:
         if len(parts) == 1:
             return parts[0]
         lengths = np.concatenate([part.lengths for part in parts])
-        return cls(np.concatenate([part.ids for part in parts]), np.cumsum(lengths) - lengths, lengths)
+        whole = np.concatenate([part.whole_lengths for part in parts])
+        return cls(np.concatenate([part.ids for part in parts]), np.cumsum(lengths) - lengths, lengths, whole)
+
+    @property
+    def truncated(self) -> npt.NDArray[np.bool_]:
+        """Whether each text was truncated."""
+        return self.whole_lengths > self.lengths
 
     def without_empty(self, token: int) -> PackedTokens:
         """The same with `token` for texts that have none."""
         if self.lengths.all():
             return self
-        return PackedTokens.of([self.ids_of(index) or [token] for index in range(len(self))])
+        ids = [self.ids_of(index) or [token] for index in range(len(self))]
+        return PackedTokens.of(ids, np.maximum(self.whole_lengths, 1).tolist())
 
     def ids_of(self, index: int) -> list[int]:
         """The ids of one text."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from tokenizers import Tokenizer
 
 from demitasse.encoding.packed_tokens import Batch, PackedTokens
-from demitasse.encoding.text_checks import prompt_text
+from demitasse.encoding.prompts import literal_prompt, prompt_text
 from demitasse.encoding.word_cache import WordCache, word_cache_for
+from demitasse.errors import DataError
 
 
 class BatchTokenizer(Protocol):
@@ -22,6 +24,9 @@ class BatchTokenizer(Protocol):
     def prompt_length(self, prompt: str) -> int:
         """How many leading tokens of a text the prompt takes."""
 
+    def limited(self, max_tokens: int) -> Self:
+        """The same tokenizer, truncating at `max_tokens`."""
+
 
 @dataclass(frozen=True)
 class RustTokenizer:
@@ -31,12 +36,23 @@ class RustTokenizer:
 
     def tokenize(self, texts: list[str]) -> PackedTokens:
         """The token ids of each text."""
-        return PackedTokens.of([encoding.ids for encoding in self.tokenizer.encode_batch_fast(texts)])
+        encodings = self.tokenizer.encode_batch_fast(texts)
+        around = self.tokenizer.num_special_tokens_to_add(is_pair=False)
+        # What was truncated is in pieces, each with special tokens of its own.
+        rests = [sum(len(piece.ids) - around for piece in encoding.overflowing) for encoding in encodings]
+        ids = [encoding.ids for encoding in encodings]
+        return PackedTokens.of(ids, [len(kept) + rest for kept, rest in zip(ids, rests, strict=True)])
 
     def prompt_length(self, prompt: str) -> int:
         """How many leading tokens of a text the prompt takes."""
         encoding = self.tokenizer.encode(prompt)
         return len(encoding.ids) - (encoding.special_tokens_mask[-1] if encoding.ids else 0)
+
+    def limited(self, max_tokens: int) -> RustTokenizer:
+        """The same tokenizer, truncating at `max_tokens`."""
+        tokenizer = Tokenizer.from_str(self.tokenizer.to_str())  # a copy, since the limit is stored inside it
+        tokenizer.enable_truncation(max_tokens, direction=(self.tokenizer.truncation or {}).get("direction", "right"))
+        return RustTokenizer(tokenizer)
 
 
 def fastest_tokenizer(tokenizer: Tokenizer, max_tokens: int, direction: str = "right") -> BatchTokenizer:
@@ -62,9 +78,16 @@ class Reader:
     empty_id: int = 0  # the token given to a text that has none
     source: Any = None  # the tokenizer of transformers, where the model came with one
 
-    def prompt(self, name: str | None) -> str:
-        """What the prompt `name` puts before every text."""
-        return prompt_text(self.prompts, name, self.default_prompt)
+    def prefix(self, prompt_name: str | None = None, prompt: str | None = None) -> str:
+        """What is put before every text: the prompt of that name, or the text `prompt`; without either, the default."""
+        if prompt is None:
+            return prompt_text(self.prompts, prompt_name, self.default_prompt)
+        if prompt_name is not None:
+            raise DataError(
+                f"prompt_name={prompt_name!r} and prompt={prompt!r} were both given; give the name of a prompt or its "
+                "text"
+            )
+        return literal_prompt(self.prompts, prompt)
 
     def read(self, texts: Sequence[str], prompt: str = "") -> PackedTokens:
         """The token ids of each text with its special tokens, truncated to what the model takes."""
@@ -73,6 +96,20 @@ class Reader:
             prompted = [text.lower() for text in prompted]
         # A tokenizer without special tokens gives none for an empty text, but the model needs at least one.
         return self.tokenizer.tokenize(prompted).without_empty(self.empty_id)
+
+    def limited(self, max_tokens: int) -> Reader:
+        """The same reader, truncating texts at `max_tokens`, which is less than it takes now."""
+        least = int(self.tokenizer.tokenize([""]).lengths[0]) + 1  # a limit below the special tokens would be ignored
+        try:
+            number = 0 if isinstance(max_tokens, bool) else operator.index(max_tokens)
+        except TypeError:
+            number = 0
+        if not least <= number <= self.max_tokens:
+            raise DataError(
+                f"max_seq_length {max_tokens!r} cannot be used; this model takes a whole number from {least} (its "
+                f"special tokens and one more) to {self.max_tokens}"
+            )
+        return replace(self, tokenizer=self.tokenizer.limited(number), max_tokens=number)
 
     def fresh(self) -> Reader:
         """The same reader, as it was before it read any text."""

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
+from demitasse.encoding.tables import Column, columns_of, text_column
 from demitasse.errors import DataError
 
-# A model without prompts still takes these two names, so that retrieval code works with any model.
-_DOCUMENT_NAMES = ("document", "passage", "corpus")
+
+def text_series(given: Iterable[str]) -> Iterable[str]:
+    """`given` itself or, of a table, the column that holds the texts: `text`, or the only one with strings.
+
+    >>> list(text_series({"id": [1, 2], "text": ["a ristretto", "a lungo"]}))
+    ['a ristretto', 'a lungo']
+    """
+    columns = columns_of(given)
+    if columns is not None:
+        return columns[text_column(columns, option='texts=table["…"]')]
+    if hasattr(given, "iloc") or hasattr(given, "to_pylist"):  # a Series of pandas, an array of Arrow
+        return Column(given)
+    return given
 
 
 def checked(texts: Iterable[str]) -> Iterator[str]:
@@ -20,13 +32,8 @@ def checked(texts: Iterable[str]) -> Iterator[str]:
     """
     if isinstance(texts, (str, bytes)):
         raise DataError(f"texts must be a list of strings, not one {type(texts).__name__}; wrap it: [text]")
-    if not isinstance(texts, Iterable):
+    if not isinstance(texts, Iterable) or getattr(texts, "ndim", 1) == 0:  # a numpy scalar only looks iterable
         raise DataError(f"texts must be a list of strings, not {type(texts).__name__}")
-    # Going through one of these gives the names of its columns.
-    if isinstance(texts, Mapping) or hasattr(texts, "columns"):
-        raise DataError(
-            f"texts must be a list of strings, not a {type(texts).__name__}; give one column: texts['text']"
-        )
     return (_checked(text, position) for position, text in enumerate(texts))
 
 
@@ -44,23 +51,3 @@ def _checked(text: str, position: int) -> str:
 
 def _type(value: object) -> str:
     return "None" if value is None else f"of type {type(value).__name__}"
-
-
-def prompt_text(prompts: Mapping[str, str], name: str | None, default: str | None) -> str:
-    """What the prompt `name` puts before every text; `None` is the model's default, `""` is no prompt.
-
-    >>> prompt_text({"query": "query: "}, "query", None)
-    'query: '
-    """
-    if name is None:
-        name = default
-    if not name:
-        return ""
-    if name in prompts:
-        return prompts[name]
-    if name == "document":
-        return next((prompts[other] for other in _DOCUMENT_NAMES if other in prompts), "")
-    if name == "query":
-        return ""
-    known = ", ".join(sorted({*prompts, "query", "document"}))
-    raise DataError(f"this model has no prompt {name!r}; use one of {known}")

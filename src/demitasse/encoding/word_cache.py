@@ -11,8 +11,8 @@ secret, so that nobody can make such words on purpose to slow others down.
 
 from __future__ import annotations
 
-import copy
 import json
+import os
 import secrets
 import string
 import threading
@@ -53,7 +53,6 @@ class WordCache:
         self._max_tokens = max_tokens
         self._first, self._last = np.array(first, np.int32), np.array(last, np.int32)
         self._room = max(0, max_tokens - len(first) - len(last))
-        self._lock = threading.Lock()
         self._memory = _Memory()
         # Powers of the base and of its inverse: the hash of a word must not depend on its position.
         base = secrets.randbits(64) | 1  # odd, so that it has an inverse modulo 2^64
@@ -64,7 +63,10 @@ class WordCache:
         """The token ids of each text."""
         if len(texts) < FEW:
             return self._few(texts)
-        return PackedTokens.joined([self._chunk(self._with_room(), *chunk) for chunk in _chunks(texts)])
+        memory = self._memory
+        if memory.full or memory.process != os.getpid():
+            memory = self._memory = _Memory()  # another thread may still be using the old one
+        return PackedTokens.joined([self._chunk(memory, *chunk) for chunk in _chunks(texts)])
 
     def prompt_length(self, prompt: str) -> int:
         """How many leading tokens of a text the prompt takes."""
@@ -74,23 +76,33 @@ class WordCache:
         """What another process needs to make the same cache."""
         return {"tokenizer": self._tokenizer.to_str(), "max_tokens": self._max_tokens}
 
-    def fresh(self) -> WordCache:
-        """The same tokenizer with an empty cache."""
-        other = copy.copy(self)
-        other._lock, other._memory = threading.Lock(), _Memory()
+    def limited(self, max_tokens: int) -> WordCache:
+        """The same tokenizer, truncating at `max_tokens`; it remembers the same words."""
+        other = self._copy()
+        other._max_tokens = max_tokens
+        other._room = max(0, max_tokens - len(self._first) - len(self._last))
         return other
 
-    def _with_room(self) -> _Memory:
-        """The memory, empty again if it is full: asked for each chunk, so that no texts, however many, outgrow it."""
-        memory = self._memory
-        if memory.full:
-            memory = self._memory = _Memory()  # another thread may still be using the old one
-        return memory
+    def fresh(self) -> WordCache:
+        """The same tokenizer with an empty cache."""
+        other = self._copy()
+        other._memory = _Memory()
+        return other
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process has its own memory, and its own secret base."""
+        return WordCache, (self._tokenizer, self._max_tokens, self._first.tolist(), self._last.tolist())
+
+    def _copy(self) -> WordCache:
+        other = WordCache.__new__(WordCache)
+        vars(other).update(vars(self))
+        return other
 
     def _few(self, texts: list[str]) -> PackedTokens:
         room, first, last = self._room, self._first.tolist(), self._last.tolist()
-        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        return PackedTokens.of([[*first, *encoding.ids[:room], *last] for encoding in encodings])
+        ids = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+        around = len(first) + len(last)
+        return PackedTokens.of([[*first, *own[:room], *last] for own in ids], [len(own) + around for own in ids])
 
     def _chunk(self, memory: _Memory, data: bytes, texts: list[str]) -> PackedTokens:
         """The tokens of `texts`, which `data` holds joined by zero bytes."""
@@ -119,7 +131,7 @@ class WordCache:
         hashes = (sums[ends] - sums[starts]) * self._inverses[starts] + (ends - starts).astype(np.uint64)
         numbers = memory.find(hashes)
         if (numbers < 0).any():
-            with self._lock:
+            with memory.lock:
                 numbers = memory.find(hashes)  # another thread may have added them meanwhile
                 unseen = np.flatnonzero(numbers < 0)
                 new = {int(hashes[index]): index for index in unseen}
@@ -137,7 +149,7 @@ class WordCache:
         if len(different):
             ends = np.cumsum(lengths)
             words = [letters[ends[index] - lengths[index] : ends[index]].tobytes() for index in different]
-            with self._lock:
+            with memory.lock:
                 numbers[different] = memory.append(words, self._tokens_of(words))
 
     def _tokens_of(self, words: list[bytes]) -> list[list[int]]:
@@ -149,14 +161,15 @@ class WordCache:
         before, around = len(self._first), len(self._first) + len(self._last)
         counts = memory.counts[words]
         totals = np.add.reduceat(counts, opening)
+        lengths = whole_lengths = totals + around
         if totals.max() > self._room:  # leave out words, or tokens of a word, past the limit
             earlier = np.cumsum(counts) - counts
             earlier -= np.repeat(earlier[opening], np.diff(opening, append=len(words)))
             counts = np.clip(self._room - earlier, 0, counts)
             totals = np.minimum(totals, self._room)
+            lengths = totals + around
         ends = np.cumsum(counts)
         order = np.arange(ends[-1])
-        lengths = totals + around
         starts = np.cumsum(lengths) - lengths
         ids = np.empty(lengths.sum(), np.int32)
         sources = order + np.repeat(memory.starts[words] - (ends - counts), counts)
@@ -165,13 +178,19 @@ class WordCache:
             ids[starts + position] = token
         for position, token in enumerate(self._last):
             ids[starts + lengths - len(self._last) + position] = token
-        return PackedTokens(ids, starts, lengths)
+        return PackedTokens(ids, starts, lengths, whole_lengths)
 
 
 class _Memory:
-    """Words seen so far: an open-addressed table from hashes to numbers, and by number a word's bytes and tokens."""
+    """Words seen so far: an open-addressed table from hashes to numbers, and by number a word's bytes and tokens.
+
+    It belongs to one process: a fork may come while another thread is adding words, and would copy half of them into
+    the child, behind a lock that nobody there releases.
+    """
 
     def __init__(self) -> None:
+        self.process = os.getpid()
+        self.lock = threading.Lock()
         size = 1 << _SLOTS_BITS
         self._hashes = np.zeros(size, np.uint64)
         self._numbers = np.full(size, -1, np.int64)

@@ -56,6 +56,10 @@ class WordProcesses:
         """How many leading tokens of a text the prompt takes."""
         return self._words.prompt_length(prompt)
 
+    def limited(self, max_tokens: int) -> WordProcesses:
+        """The same number of processes, truncating at `max_tokens`."""
+        return WordProcesses(self._words.limited(max_tokens), len(self._processes))
+
 
 class _WordProcess:
     """Another process with a cache like `words`, and the file it shares with this one."""
@@ -86,9 +90,10 @@ class _WordProcess:
         if not self._alive:
             return None
         count, tokens = _SIZES.unpack(sizes)
-        data = _read(self._file, 8 * count + 4 * tokens)
-        lengths = np.frombuffer(data, np.int64, count)
-        return PackedTokens(np.frombuffer(data, np.int32, tokens, 8 * count), np.cumsum(lengths) - lengths, lengths)
+        data = _read(self._file, 16 * count + 4 * tokens)
+        lengths, whole = np.frombuffer(data, np.int64, 2 * count).reshape(2, count)
+        ids = np.frombuffer(data, np.int32, tokens, 16 * count)
+        return PackedTokens(ids, np.cumsum(lengths) - lengths, lengths, whole)
 
     def _send(self, data: bytes, count: int) -> bool:
         try:
@@ -150,7 +155,7 @@ def main() -> None:
         target.flush()
         while (joined := _question(source, file)) is not None:
             packed = words.tokenize(joined.split("\0"))
-            _write(file, packed.lengths.tobytes() + packed.ids.tobytes())
+            _write(file, packed.lengths.tobytes() + packed.whole_lengths.tobytes() + packed.ids.tobytes())
             target.write(_SIZES.pack(len(packed), len(packed.ids)))
             target.flush()
 

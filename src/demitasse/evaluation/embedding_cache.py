@@ -35,11 +35,11 @@ Records = npt.NDArray[np.void]
 class EmbeddingCache:
     """The vectors of an encoder for texts with one prompt, stored in a folder."""
 
-    def __init__(self, folder: Path, encoder: Encoder, prompt: str | None) -> None:
+    def __init__(self, folder: Path, encoder: Encoder, prompt_name: str | None) -> None:
         if folder.exists() and not folder.is_dir():
             raise DataError(f"the cache {folder} is a file; give a folder, which is created if needed")
         # Another version of demitasse might give slightly different vectors.
-        self._name = fingerprint([__version__, encoder.fingerprint, encoder.reader.prompt(prompt)])[:16]
+        self._name = fingerprint([__version__, encoder.fingerprint, encoder.reader.prefix(prompt_name)])[:16]
         self._folder = folder / self._name
         self._dims = encoder.full.dims
         self._shards: list[Records] = []
@@ -104,12 +104,13 @@ def encode_layers(
     encoder: Encoder,
     texts: Sequence[str],
     layers: Collection[int],
-    prompt: str | None,
+    prompt_name: str | None,
     cache: EmbeddingCache | None,
     advance: Callable[[int], None],
 ) -> dict[int, Vectors]:
     """The vectors of `texts` (without duplicates) at full width and each number of `layers`, from one pass."""
     dims = encoder.full.dims
+    cuts = [Cut(number, dims) for number in layers]
     by_layers = {number: np.empty((len(texts), dims), np.float32) for number in sorted(layers)}
     # In parts even without a cache: the last bit of a vector may depend on the texts it is batched with.
     for start in range(0, len(texts), SHARD):
@@ -120,7 +121,7 @@ def encode_layers(
         if not missing:
             continue
         new = [part[index] for index in missing]
-        encoded = encoder.encode_cuts(new, [Cut(number, dims) for number in by_layers], prompt=prompt, progress=advance)
+        encoded = encoder.encode_cuts(new, cuts, prompt_name=prompt_name, progress=advance)
         for number, view in views.items():
             view[missing] = encoded[Cut(number, dims)]
             if not np.isfinite(view[missing]).all():  # usually half precision: a hidden state was too large for it

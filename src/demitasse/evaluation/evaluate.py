@@ -188,7 +188,7 @@ def _cache_opener(encoder: Encoder, folder: str | Path | None) -> OpenCache:
     def open_cache(prompt: str | None) -> EmbeddingCache | None:
         if folder is None:
             return None
-        text = encoder.reader.prompt(prompt)
+        text = encoder.reader.prefix(prompt)
         if text not in opened:
             opened[text] = EmbeddingCache(Path(folder), encoder, prompt)
         return opened[text]

@@ -37,7 +37,7 @@ def encode_sides(
     texts = texts_of(task)
     needed: dict[str | None, set[int]] = {prompt: set() for prompt in texts}
     for side, numbers in zip(task.sides, layers, strict=True):
-        needed[side.prompt] |= {*numbers}
+        needed[side.prompt_name] |= {*numbers}
     vectors = {
         prompt: encode_layers(encoder, distinct, needed[prompt], prompt, open_cache(prompt), advance)
         for prompt, distinct in texts.items()

@@ -39,7 +39,7 @@ class Side(NamedTuple):
     """The texts of one side of a task, and the name of their prompt."""
 
     texts: tuple[str, ...]
-    prompt: str | None
+    prompt_name: str | None
 
 
 @dataclass(frozen=True, eq=False)

@@ -215,7 +215,7 @@ def _blocks_vectors(encoder: TorchEncoder, manifest: Manifest, texts: Sequence[s
 
 
 def _whole_vectors(encoder: TorchEncoder, folder: Path, texts: Sequence[str]) -> dict[Cut, Vectors]:
-    packed = encoder.reader.read(texts, encoder.reader.prompt(None))
+    packed = encoder.reader.read(texts, encoder.reader.prefix())
     vectors = np.empty((len(packed), encoder.dims), np.float32)
     order = sorted(range(len(packed)), key=lambda index: int(packed.lengths[index]))
     batches = [order[start : start + 8] for start in range(0, len(order), 8)]

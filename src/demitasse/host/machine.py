@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import platform
 import sys
@@ -9,7 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from demitasse._version import __version__
+from demitasse.errors import DeviceError
 
+_MOST_THREADS = 1024
 _LIBRARIES = ("numpy", "onnxruntime", "tokenizers", "torch", "transformers")
 
 
@@ -35,6 +38,17 @@ def versions() -> dict[str, str]:
     modules = {name: sys.modules.get(name) for name in _LIBRARIES}  # None too where importing it is blocked
     loaded = {name: module.__version__ for name, module in modules.items() if module is not None}
     return {"demitasse": __version__, "python": platform.python_version(), **loaded}
+
+
+def checked_threads(count: int) -> int:
+    """`count` itself, if so many threads can be started."""
+    try:
+        number = operator.index(count)
+    except TypeError:
+        number = 0
+    if isinstance(count, bool) or not 1 <= number <= _MOST_THREADS:
+        raise DeviceError(f"threads={count!r} cannot be used; use a whole number from 1 to {_MOST_THREADS}")
+    return number
 
 
 def cores() -> int:

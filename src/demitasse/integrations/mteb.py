@@ -76,7 +76,7 @@ class _Model(AbsEncoder):
             prompt = prompt_type.value  # every encoder accepts "query" and "document", even without prompts for them
         texts = [text for batch in inputs for text in batch["text"]]
         vectors: Vectors = self.model.encode(
-            texts, prompt=prompt, progress=None if kwargs.get("show_progress_bar", True) else False
+            texts, prompt_name=prompt, progress=None if kwargs.get("show_progress_bar", True) else False
         )
         return vectors
 

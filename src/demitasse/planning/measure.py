@@ -228,7 +228,7 @@ def _fresh_encoders(encoder: Encoder) -> Callable[[], Encode]:
 
     def make() -> Encode:
         fresh: Encoder = replace(cast(Any, encoder), reader=encoder.reader.fresh())
-        return lambda texts, prompt: fresh.encode(texts, prompt=prompt, progress=False)
+        return lambda texts, prompt_name: fresh.encode(texts, prompt_name=prompt_name, progress=False)
 
     return make
 

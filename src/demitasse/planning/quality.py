@@ -55,13 +55,13 @@ class TaskJudge:
     def single_texts(self) -> list[Text]:
         """Texts that are encoded one at a time: queries, and all texts of pairs."""
         sides = [side for task in self.tasks for side in task.sides[: 2 if isinstance(task, PairTask) else 1]]
-        return [*dict.fromkeys((text, side.prompt) for side in sides for text in side.texts)]
+        return [*dict.fromkeys((text, side.prompt_name) for side in sides for text in side.texts)]
 
     @property
     def batch_texts(self) -> list[Text]:
         """Texts that are encoded in batches: documents, and all texts of pairs."""
         sides = [side for task in self.tasks for side in task.sides[0 if isinstance(task, PairTask) else 1 :]]
-        return [*dict.fromkeys((text, side.prompt) for side in sides for text in side.texts)]
+        return [*dict.fromkeys((text, side.prompt_name) for side in sides for text in side.texts)]
 
     @property
     def count(self) -> int:

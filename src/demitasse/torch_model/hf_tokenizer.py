@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from demitasse.encoding.packed_tokens import PackedTokens
@@ -58,8 +58,16 @@ class _PythonTokenizer:
     def tokenize(self, texts: list[str]) -> PackedTokens:
         if not texts:
             return PackedTokens.of([])
-        return PackedTokens.of(self.tokenizer(texts, truncation=True, max_length=self.max_tokens)["input_ids"])
+        ids = list(self.tokenizer(texts, verbose=False)["input_ids"])
+        whole_lengths = [len(own) for own in ids]
+        for index, length in enumerate(whole_lengths):
+            if length > self.max_tokens:
+                ids[index] = self.tokenizer(texts[index], truncation=True, max_length=self.max_tokens)["input_ids"]
+        return PackedTokens.of(ids, whole_lengths)
 
     def prompt_length(self, prompt: str) -> int:
         ids = self.tokenize([prompt]).ids_of(0)
         return len(ids) - (ids[-1] in self.tokenizer.all_special_ids if ids else 0)
+
+    def limited(self, max_tokens: int) -> _PythonTokenizer:
+        return replace(self, max_tokens=max_tokens)

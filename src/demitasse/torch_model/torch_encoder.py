@@ -22,7 +22,8 @@ from demitasse.encoding.fingerprints import fingerprint, reading
 from demitasse.encoding.packed_tokens import PackedTokens
 from demitasse.encoding.pooling import Pooling
 from demitasse.encoding.reader import Reader
-from demitasse.encoding.text_checks import checked
+from demitasse.encoding.text_checks import checked, text_series
+from demitasse.encoding.token_tally import TokenTally
 from demitasse.encoding.vectors import Vectors
 from demitasse.encoding.word_cache import WordCache
 from demitasse.encoding.word_processes import WordProcesses
@@ -115,10 +116,12 @@ class TorchEncoder(Encoder):
         """Where the model runs."""
         return self.backbone.model.device
 
-    def states(self, texts: Sequence[str], depths: Sequence[int], *, prompt: str | None = None) -> dict[int, Tensor]:
+    def states(
+        self, texts: Iterable[str], depths: Sequence[int], *, prompt_name: str | None = None, prompt: str | None = None
+    ) -> dict[int, Tensor]:
         """The pooled state (B, S) of each text at each of `depths`, in order and in fp32."""
-        runner, prefix = self.cut(layers=max(depths)), self.reader.prompt(prompt)
-        return runner._window_states(list(checked(texts)), depths, prefix)
+        runner, prefix = self.cut(layers=max(depths)), self.reader.prefix(prompt_name, prompt)
+        return runner._window_states(list(checked(text_series(texts))), depths, prefix)
 
     def save(self, folder: str | Path) -> None:
         """Write this encoder as a folder that `demitasse.load` and plain sentence-transformers open."""
@@ -139,6 +142,11 @@ class TorchEncoder(Encoder):
         """The steps from a state at `depth` to the embedding."""
         return self._exit_readouts.get(depth, self.head)
 
+    def _on_threads(self, count: int) -> TorchEncoder:
+        """The same encoder, with torch computing on `count` threads in the whole process."""
+        torch.set_num_threads(count)
+        return self
+
     def _cut_to(self, cut: Cut) -> TorchEncoder:
         backbone = self.backbone if cut.layers == self.full.layers else self.backbone.truncated(cut.layers)
         return replace(self, backbone=backbone, dims=cut.dims, exits=narrow(self.exits.items(), cut.layers, cut.dims))
@@ -148,17 +156,17 @@ class TorchEncoder(Encoder):
         return {depth: exit_readout(exit_, self.device) for depth, exit_ in self.exits.items()}
 
     def _embed_windows(
-        self, texts: Iterable[str], cuts: Sequence[Cut], prompt: str | None, advance: Callable[[int], None]
+        self, texts: Iterable[str], cuts: Sequence[Cut], prefix: str, tally: TokenTally, advance: Callable[[int], None]
     ) -> Iterator[dict[Cut, Vectors]]:
         """The vectors of each window of `texts` at each of `cuts`.
 
         A GPU computes one window while the next is tokenized and the one before is copied back.
         """
-        prefix = self.reader.prompt(prompt)
         depths = sorted({cut.layers for cut in cuts})
         ahead = 1 if self.device.type == "cuda" else 0
         launched: deque[Launched] = deque()
         for packed in self._token_windows(texts, prefix, ahead):
+            tally.add(packed, self.max_seq_length)
             states = self._launch(packed, depths, prefix, advance)
             with torch.inference_mode():
                 embedded = {depth: embed(self.readout(depth), states[depth]) for depth in depths}

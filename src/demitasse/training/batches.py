@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,7 +17,6 @@ from demitasse.data.sampler import Sampler, TextBatch
 from demitasse.encoding.packed_tokens import PackedTokens
 from demitasse.encoding.reader import Reader
 from demitasse.errors import DataError
-from demitasse.torch_model.hf_tokenizer import batch_tokenizer
 
 AHEAD = 3  # batches prepared while another is trained
 
@@ -54,7 +52,7 @@ class Loader:
         self, reader: Reader, prompts: tuple[str, ...], micro_batch: int | None, share: Share, *, pool_prompt: bool
     ) -> None:
         self._reader, self._micro_batch, self._share = reader, micro_batch, share
-        self._prompts = [reader.prompt(name) for name in prompts] or [reader.prompt(None)]
+        self._prompts = [reader.prefix(name) for name in prompts] or [reader.prefix()]
         self._prompt_tokens = [0 if pool_prompt else reader.prompt_tokens(prompt) for prompt in self._prompts]
 
     @contextmanager
@@ -102,8 +100,7 @@ def shortened(reader: Reader, max_tokens: int | None) -> Reader:
     """`reader`, truncating texts at `max_tokens` if that is less than it allows."""
     if max_tokens is None or max_tokens >= reader.max_tokens:
         return reader
-    # A copy of the tokenizer, since the limit is stored inside it.
-    return replace(reader, tokenizer=batch_tokenizer(copy.deepcopy(reader.source), max_tokens), max_tokens=max_tokens)
+    return reader.limited(max_tokens)
 
 
 def part_of(batch: TextBatch, start: int, end: int) -> TextBatch:

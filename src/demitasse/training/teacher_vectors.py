@@ -76,7 +76,7 @@ def write_vectors(
         for column in np.unique(columns):
             indices = np.flatnonzero(columns == column)
             prompt = prompts[column] if prompts else None
-            vectors = teacher.encode_iter(_texts(data, keys[indices]), prompt=prompt, progress=False)
+            vectors = teacher.encode_iter(_texts(data, keys[indices]), prompt_name=prompt, progress=False)
             for index, vector in zip(indices.tolist(), vectors, strict=True):
                 file.seek(begin + 2 * teacher.full.dims * index)
                 file.write(vector.astype(np.float16).tobytes())

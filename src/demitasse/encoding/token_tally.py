@@ -1,0 +1,55 @@
+"""What one pass over texts has read: how many tokens, and which texts were too long for the model."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from demitasse.encoding.packed_tokens import PackedTokens
+from demitasse.errors import DataError
+
+OnLong = Literal["cut", "warn", "error"]
+
+
+@dataclass
+class TokenTally:
+    """Counts what `Encoder.encode_cuts` reads; with `on_long="error"`, refuses the first text that is too long.
+
+    >>> tally = TokenTally()
+    >>> vectors = encoder.encode_cuts(["a ristretto", "a lungo " * 40], [encoder.full], tally=tally)
+    >>> tally
+    TokenTally(on_long='cut', texts=2, tokens=36, truncated=1)
+    """
+
+    on_long: OnLong = "cut"
+    texts: int = 0
+    tokens: int = 0  # that the model was given, special tokens included
+    truncated: int = 0  # texts
+
+    def __post_init__(self) -> None:
+        if self.on_long not in get_args(OnLong):
+            raise DataError(f"on_long={self.on_long!r} is unknown; use one of {', '.join(get_args(OnLong))}")
+
+    def add(self, packed: PackedTokens, limit: int) -> None:
+        """Count texts that were truncated at `limit` tokens."""
+        long = np.flatnonzero(packed.truncated)
+        if len(long) and self.on_long == "error":
+            raise DataError(
+                f"text {self.texts + long[0]} has {packed.whole_lengths[long[0]]} tokens and the model takes {limit}; "
+                'shorten it, or pass on_long="cut" to have it truncated'
+            )
+        self.texts += len(packed)
+        self.tokens += int(packed.lengths.sum())
+        self.truncated += len(long)
+
+    def warn(self, limit: int, stacklevel: int) -> None:
+        """Say how many texts were truncated, if that was asked for."""
+        if self.truncated and self.on_long == "warn":
+            have = "has" if self.truncated == 1 else "have"
+            warnings.warn(
+                f"{self.truncated} of {self.texts} texts {have} more than {limit} tokens; what is beyond was left out",
+                stacklevel=stacklevel,
+            )
