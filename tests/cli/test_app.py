@@ -82,6 +82,11 @@ BAD_CALLS = {
     "unknown prompt": ("encode -m {model} --prompt-name sts a", "'sts'; use one of document, query"),
     "unknown device": ("encode -m {model} --device tpu9 a", "'tpu9'"),
     "too few sentences": ("fit {here}/short.txt -b {model} -o {here}/x", "too few"),
+    "rows without a column text": (
+        "fit {here}/two.jsonl -b {model} -o {here}/x",
+        "2 columns hold strings",
+    ),
+    "rows to export with": ("export {model} -o {here}/x --sentences {here}/two.jsonl", "call the one to use 'text'"),
     "a folder with other files": ("cut {model} 2x8 -o {here}/taken", "taken"),
     "unknown option": ("encode -m {model} --cuts 2x8 a", "No such option: --cuts"),
     "unknown command": ("encoed", "No such command 'encoed'"),
@@ -92,6 +97,7 @@ BAD_CALLS = {
 @pytest.mark.parametrize("name", BAD_CALLS)
 def test_bad_calls_exit_2_with_one_sentence(name: str, run: RunCommand, model: Path, tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text("kan\n")
+    (tmp_path / "two.jsonl").write_text('{"a": "kan", "b": "lor"}\n')
     (tmp_path / "half.gz").write_bytes(gzip.compress(b"kan\n" * 99)[:20])
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").write_text("")

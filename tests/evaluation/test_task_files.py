@@ -182,7 +182,7 @@ def change(name: str, old: str, new: str) -> Callable[[Path], object]:
             lambda folder: (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n"),
             "no judgement with a grade above 0",
         ),
-        (lambda folder: (folder / "qrels.tsv").write_bytes(b"q1\td2\t1\nq\xff"), "cannot be read ('utf-8' codec"),
+        (lambda folder: (folder / "qrels.tsv").write_bytes(b"q1\td2\t1\nq\xff"), "qrels.tsv line 2 is not UTF-8"),
         (lambda folder: (folder / "corpus.jsonl").write_text(""), "corpus.jsonl has no rows; give a file with"),
         (change("qrels.tsv", "q1\td2", "q1\td9"), "line 3 names 'd9', which is not in corpus.jsonl"),
         (change("qrels.tsv", "q1\td2", "q9\td2"), "line 3 names 'q9', which is not in queries.jsonl"),

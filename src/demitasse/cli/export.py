@@ -11,7 +11,6 @@ import demitasse
 from demitasse.cli.models import load_model
 from demitasse.cli.options import CutOption, OutFolderOption, RequiredModelArgument
 from demitasse.extras import EXPORT, need
-from demitasse.host.text_lines import read_lines
 
 
 def export(
@@ -27,6 +26,8 @@ def export(
     ] = None,
 ) -> None:
     """Write a model that runs without torch: blocks for every cut, or one ONNX graph for one cut."""
+    from demitasse.data.text_rows import read_texts
+
     need("demitasse export", EXPORT)  # before loading, which alone would name fewer packages
-    lines = None if sentences is None else list(read_lines(sentences))
+    lines = None if sentences is None else list(read_texts(sentences))
     typer.echo(demitasse.export(load_model(model, cut, "cpu"), out, format=format, sentences=lines))

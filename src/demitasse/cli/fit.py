@@ -11,11 +11,13 @@ import typer
 import demitasse
 from demitasse.cli.models import load_model
 from demitasse.cli.options import BaseOption, DeviceOption, OutFolderOption
-from demitasse.host.text_lines import read_lines
 
 
 def fit(  # noqa: PLR0913 - options of a command, each named when used
-    sentences: Annotated[Path, typer.Argument(help="File with one sentence per line (.gz too); - is stdin.")],
+    sentences: Annotated[
+        Path,
+        typer.Argument(help="File with one sentence per line, or a column text (.jsonl, .csv, .parquet); - is stdin."),
+    ],
     base: BaseOption,
     out: OutFolderOption,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of sentences to read.")] = None,
@@ -24,7 +26,9 @@ def fit(  # noqa: PLR0913 - options of a command, each named when used
     device: DeviceOption = None,
 ) -> None:
     """Fit an exit at every depth on unlabelled sentences, so that shallow cuts give good vectors."""
-    lines = islice(read_lines(sentences), limit)  # a stream: the file may be larger than memory
+    from demitasse.data.text_rows import read_texts
+
+    lines = islice(read_texts(sentences), limit)  # a stream: the file may be larger than memory
     encoder = load_model(base, None, device)
     fitted = demitasse.fit_exits(encoder, lines, order=order, refine=refine)
     fitted.save(out)

@@ -40,7 +40,9 @@ TasksOption = Annotated[
 DataOption = Annotated[Path | None, typer.Option("--data", "-d", help="Folder in which to look for tasks by name.")]
 TextsOption = Annotated[
     str | None,
-    typer.Option(help="File with one text per line, without labels: quality is agreement with the full model."),
+    typer.Option(
+        help="File of texts (lines, or a column text), without labels: quality is agreement with the full model."
+    ),
 ]
 SecondsOption = Annotated[float, typer.Option(help="Approximate time limit for timing, in seconds.")]
 

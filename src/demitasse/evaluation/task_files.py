@@ -13,9 +13,10 @@ import numpy as np
 from demitasse.data.pairs import read_pairs
 from demitasse.data.row_readers import BadRowError, records
 from demitasse.encoding.text_checks import checked
-from demitasse.errors import DataError, reason
+from demitasse.errors import DataError
 from demitasse.evaluation.tasks import PairTask, SearchTask, Task, check_names
 from demitasse.host.bundled import SAMPLE, corpus
+from demitasse.host.text_lines import read_lines
 
 STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb-test", "sick-test")  # as SentEval has them
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
@@ -174,11 +175,7 @@ def _judgements(folder: Path) -> Iterator[tuple[str, str, str, float]]:
     path = next((folder / name for name in _JUDGEMENTS if (folder / name).is_file()), None)
     if path is None:
         raise DataError(f"the folder {folder} has no {' and no '.join(_JUDGEMENTS)}; put the judgements there")
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as problem:
-        raise DataError(f"{path} cannot be read ({reason(problem)}); give a file of UTF-8 text") from problem
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_lines(path), 1):
         try:
             query, document, written = line.split("\t")
             grade = float(written)

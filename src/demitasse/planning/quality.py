@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from demitasse.cut import Cut
+from demitasse.data.text_rows import read_texts
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.vectors import Vectors, restore, store
 from demitasse.errors import DataError
@@ -21,7 +22,6 @@ from demitasse.evaluation.metrics import display_name
 from demitasse.evaluation.score_types import mean_of_groups
 from demitasse.evaluation.task_vectors import encode_sides, narrowed, texts_of
 from demitasse.evaluation.tasks import PairTask, Scores, Task
-from demitasse.host.text_lines import read_lines
 from demitasse.planning.agreement import Reference, usable_texts
 from demitasse.planning.timing import Text
 
@@ -142,13 +142,13 @@ class AgreementJudge:
 def quality_judge(
     tasks: Sequence[str | Path | Task] | None, texts: Sequence[str] | str | Path | None
 ) -> TaskJudge | AgreementJudge:
-    """Judge by `tasks`, by `texts` (a list, or a file with one text per line), or by the sample if neither is given."""
+    """Judge by `tasks`, by `texts` (a list, or a file of them), or by the sample if neither is given."""
     if tasks is not None and texts is not None:
         raise DataError("both tasks and texts were given, but quality comes from one of them; leave one out")
     if texts is None:
         return TaskJudge(resolve_tasks(["sample"] if tasks is None else tasks))
     if isinstance(texts, (str, Path)):
-        return AgreementJudge(usable_texts([*read_lines(Path(texts))]), Path(texts).name)
+        return AgreementJudge(usable_texts([*read_texts(Path(texts))]), Path(texts).name)
     return AgreementJudge(usable_texts(texts), "a list")
 
 
