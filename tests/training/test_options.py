@@ -9,7 +9,7 @@ from demitasse import DataError
 from demitasse.training.options import SCHEDULES, TrainOptions
 
 COUNTS = ("batch", "accumulate", "save_every", "steps", "micro_batch", "lora", "dev_every", "patience")
-RATES = ("epochs", "rate", "exit_rate", "embedding_rate", "clip")
+RATES = ("epochs", "rate", "exit_rate", "embedding_rate", "clip", "save_minutes")
 BAD = [
     *(({name: 0}, f"{name} must be at least 1, not 0") for name in COUNTS),
     ({"max_tokens": 3}, "max_tokens must be at least 4, not 3"),

@@ -73,7 +73,10 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
     ] = None,
     dev_every: Annotated[int | None, typer.Option(help="Steps between dev scores.")] = None,
     patience: Annotated[int | None, typer.Option(help="Stop after this many dev scores without improvement.")] = None,
-    save_every: Annotated[int, typer.Option(help="Steps between checkpoints.")] = 500,
+    save_every: Annotated[int, typer.Option(help="Steps between checkpoints, at most.")] = 500,
+    save_minutes: Annotated[
+        float, typer.Option(help="Minutes between checkpoints, at most: what a crash can cost.")
+    ] = 5.0,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     tracker: Annotated[
         list[str] | None, typer.Option(help=f"Experiment tracker: wandb, tensorboard, …; {REPEATABLE}.")
@@ -112,7 +115,7 @@ _PASSED_ON = (  # options of the same name and meaning in `TrainOptions`
     *("steps", "epochs", "batch", "accumulate", "micro_batch", "rate", "exit_rate", "embedding_rate", "optimizer"),
     *("warmup", "schedule"),
     *("decay", "clip", "precision", "dropout", "checkpointing", "lora", "max_tokens", "dev_every", "patience"),
-    *("save_every", "seed"),
+    *("save_every", "save_minutes", "seed"),
 )
 
 

@@ -49,7 +49,8 @@ class TrainOptions:
     prompts: tuple[str, ...] = ()  # of anchors, positives, negatives; the last one is repeated
     dev_every: int | None = None  # steps between dev scores; default: ten per run
     patience: int | None = None  # stop after this many dev scores in a row without a new best
-    save_every: int = 500  # steps between checkpoints
+    save_every: int = 500  # steps between checkpoints, at most
+    save_minutes: float = 5.0  # minutes between checkpoints, at most (and one step): what a crash can cost
     seed: int = 0
     trackers: tuple[str, ...] = ()  # such as wandb or tensorboard, through accelerate
 
@@ -59,7 +60,7 @@ class TrainOptions:
         for name, least in (*((name, 1) for name in _COUNTS), ("max_tokens", 4)):  # 4: special tokens take two
             if getattr(self, name) is not None:
                 _at_least(name, getattr(self, name), least)
-        for name in ("epochs", "rate", "exit_rate", "embedding_rate", "clip"):
+        for name in ("epochs", "rate", "exit_rate", "embedding_rate", "clip", "save_minutes"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise DataError(f"{name} must be above 0, not {value}")

@@ -6,6 +6,7 @@ A `Stage` makes steps; a `Run` logs them, scores the dev set, saves checkpoints,
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -64,6 +65,8 @@ class Run:
     dev: DevSet | None
     checkpoint: dict[str, Any] | None  # to resume from
     asked_to_stop: threading.Event = field(default_factory=threading.Event)
+    clock: Callable[[], float] = time.monotonic
+    saved_at: float = field(default_factory=time.monotonic)  # when the last checkpoint was saved, or the run began
 
     @classmethod
     def begin(  # noqa: PLR0913
@@ -136,7 +139,7 @@ class Run:
                 advance(1, log.note)
                 asked = self._is_asked_to_stop(done.step)
                 stop = asked or self._is_out_of_patience(goal, earlier, done.step + 1, start, current)
-                if stop or (done.step + 1) % self.options.save_every == 0 or done.step + 1 == goal.steps:
+                if stop or self._is_time_to_save(done.step + 1) or done.step + 1 == goal.steps:
                     self._log(log, late.pop(), earlier)
                     self._save(stage, goal, earlier, done)
                 if asked:
@@ -228,10 +231,14 @@ class Run:
         }
         return replace(encoder, record=record)
 
+    def _is_time_to_save(self, steps: int) -> bool:
+        return steps % self.options.save_every == 0 or self.clock() - self.saved_at >= 60 * self.options.save_minutes
+
     def _save(self, stage: Stage, goal: Goal, earlier: int, done: Done) -> None:
         where = {"stage": goal.number, "step": done.step + 1, "total": earlier + done.step + 1}
         dev = {} if self.dev is None else self.dev.state()
         self.folder.save({**where, **stage.state(done.batch), **dev})
+        self.saved_at = self.clock()
 
     def _resume(self, stage: Stage) -> int:
         """Restore the checkpoint, if there is one, and return the step to go on from."""
