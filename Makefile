@@ -5,9 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := .venv-demo
 DIST := .venv-dist
+LOWEST := .venv-lowest
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo install lint test quick soak fix docs dist clean
+.PHONY: demo install lint test quick soak lowest fix docs dist clean
 
 # The base install alone, in an environment of its own: no torch.
 demo: $(DEMO)/installed
@@ -44,6 +45,16 @@ quick: lint
 soak: install
 	$(PYTEST) -m soak -s
 
+# The base install with the lowest versions that pyproject.toml allows, in an environment of its own.
+lowest: $(LOWEST)/installed
+	$(LOWEST)/bin/python tests/helpers/base_install.py
+	$(LOWEST)/bin/demitasse demo --report $(LOWEST)/demo.html
+
+$(LOWEST)/installed: pyproject.toml constraints-lowest.txt
+	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-lowest.txt --editable .
+	touch $@
+
 fix: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -74,4 +85,4 @@ $(DIST)/installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(DEMO) $(DIST) dist build site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DEMO) $(DIST) $(LOWEST) dist build site .mypy_cache .pytest_cache .ruff_cache .hypothesis

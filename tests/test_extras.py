@@ -144,3 +144,9 @@ def test_loading_for_an_export_needs_no_accelerate(model: Path, monkeypatch: pyt
 def test_errors_survive_a_process_boundary() -> None:
     raised = errors.MissingExtra("a needs b; pip install 'demitasse[c]'")
     assert str(pickle.loads(pickle.dumps(raised))) == str(raised)
+
+
+def test_the_lowest_versions_that_are_tried_are_those_that_are_promised() -> None:
+    lines = (ROOT / "constraints-lowest.txt").read_text(encoding="utf-8").splitlines()
+    tried = {line.replace(".0;", ";").removesuffix(".0") for line in lines if not line.startswith("#")}
+    assert {line.replace("==", ">=").removesuffix(".0") for line in tried} == {*PROJECT["dependencies"]}

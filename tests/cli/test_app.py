@@ -76,7 +76,7 @@ BAD_CALLS = {
     "a folder as input": ("encode -m {model} -i {here}", "Is a directory"),
     "half a file": ("encode -m {model} -i {here}/half.gz", "half.gz"),
     "two sources": ("encode -m {model} -i {here}/short.txt a", "--input"),
-    "unknown format": ("encode -m {model} -o {here}/v.csv a", ".npy or .jsonl"),
+    "unknown format": ("encode -m {model} -o {here}/v.csv a", ".npy, .jsonl, .jsonl.gz or .parquet"),
     "unknown kind of vectors": ("encode -m {model} --vectors int4 a", "use one of float32, float16, int8, binary"),
     "float16 as digits": ("encode -m {model} --vectors float16 a", "write a .npy file"),
     "unknown prompt": ("encode -m {model} --prompt-name sts a", "'sts'; use one of document, query"),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import io
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,3 +64,45 @@ def test_a_check_that_cannot_be_made_exits_2(
     assert ran.code == 2
     assert said in ran.err
     assert ran.err.count("\n") == 1
+
+
+ODD_PROFILES = {
+    "nested": lambda text: "[" * 100_000,
+    "nested and closed": lambda text: '{"a":' * 900 + "1" + "}" * 900,
+    "a gigantic number": lambda text: text.replace('"quality_error": 1.5', '"quality_error": 1' + "0" * 400, 1),
+    "a gigantic batch": lambda text: text.replace('"batch": 32', '"batch": -1' + "0" * 400, 1),
+    "an odd cut": lambda text: text.replace('"1x32"', '{"layers": 1}', 1),
+    "no noise": lambda text: text.replace('"noise"', '"sound"', 1),
+    "a list for a name": lambda text: text.replace('"tiny"', "[]", 1),
+    "half": lambda text: text[: len(text) // 2],
+}
+
+
+@pytest.mark.parametrize("name", ODD_PROFILES)
+def test_an_odd_profile_is_one_sentence_and_never_a_failed_gate(
+    run: RunCommand, profile_folder: Path, name: str
+) -> None:
+    whole = Path("new.json").read_text()
+    Path("odd.json").write_text(ODD_PROFILES[name](whole))
+    assert Path("odd.json").read_text() != whole
+    for command in (
+        ("check", "odd.json", "--max-drop", "99%"),
+        ("check", "old.json", "--baseline", "odd.json", "--max-drop", "99%"),
+        ("plan", "odd.json", "--latency-ms", "9"),
+        ("report", "odd.json"),
+    ):
+        ran = run(*command)
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.startswith("error: odd.json")
+        assert ran.err.count("\n") == 1
+
+
+def test_names_that_cannot_be_printed_are_escaped(
+    run: RunCommand, profile_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace(made_profile(), model="tiny-\udcff\ud800").save("odd-\udcff.json")
+    for command in (("check", "--max-drop", "99%"), ("plan", "--latency-ms", "9"), ("report",)):
+        printed = io.BytesIO()
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, encoding="utf-8", write_through=True))
+        assert run(*command, "odd-\udcff.json").code == 0
+        assert command[0] == "report" or b"\\udcff" in printed.getvalue()

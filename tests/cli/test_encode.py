@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import select
 import signal
 import subprocess
+import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +17,7 @@ import zoo
 from command_line import RunCommand, interruptible
 
 from demitasse import Encoder, load, store
+from demitasse.cli.encode import encode
 
 TEXTS = ["kan lor", "mist", "", "tor vax zen"]
 
@@ -118,6 +123,30 @@ def test_nothing_to_encode_is_an_error(run: RunCommand, model: Path) -> None:
     ran = run("encode", "-m", model, stdin=None)
     assert ran.code == 2
     assert "give texts as arguments" in ran.err
+
+
+@pytest.mark.posix
+def test_vectors_come_out_while_the_producer_waits(
+    model: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A producer that writes a line only when it has read the vectors of those before, as in a conversation."""
+    (read_in, write_in), (read_out, write_out) = os.pipe(), os.pipe()
+    with open(read_in) as stdin, open(write_out, "w") as stdout:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        monkeypatch.setattr(sys, "stdout", stdout)
+        command = threading.Thread(target=encode, args=(None, str(model)), daemon=True)
+        command.start()
+        with open(write_in, "wb") as lines, open(read_out, "rb") as vectors:
+            for text in TEXTS:
+                lines.write(text.encode() + b"\n")
+                lines.flush()
+                assert select.select([vectors], [], [], 60)[0], "no vector came in a minute"
+                written = json.loads(vectors.readline())
+                assert written["text"] == text
+                np.testing.assert_allclose(written["vector"], encoder.encode([text])[0], atol=1e-6)
+            lines.close()
+            command.join(60)
+    assert not command.is_alive()
 
 
 @pytest.mark.posix

@@ -4,15 +4,21 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Iterator
+import tracemalloc
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import datasets
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from row_files import ROWS, json_lines, texts_of, write
 
 from demitasse.data.pairs import read_pairs
+from demitasse.data.row_readers import records
 from demitasse.errors import DataError, MissingExtra
 
 
@@ -30,46 +36,16 @@ class FakeDataset:
         return self._rows[index]
 
 
-class FakeParquetFile:
-    """As much of pyarrow as is used, over a file of JSON lines."""
-
-    def __init__(self, path: Path) -> None:
-        self._lines = path.read_text().splitlines()
-        if self._lines == ["broken"]:
-            raise ValueError("Parquet magic bytes not found")
-
-    def __enter__(self) -> FakeParquetFile:
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        pass
-
-    def iter_batches(self, batch_size: int) -> Iterator[FakeBatch]:
-        assert batch_size > 1
-        return (FakeBatch(self._lines[start : start + 2]) for start in range(0, len(self._lines), 2))
-
-
-class FakeBatch:
-    def __init__(self, lines: list[str]) -> None:
-        self._lines = lines
-
-    def to_pylist(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self._lines]
-
-
-@pytest.fixture
-def pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    parquet = ModuleType("pyarrow.parquet")
-    parquet.ParquetFile = FakeParquetFile  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "pyarrow", ModuleType("pyarrow"))
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", parquet)
-
-
 def written(folder: Path, suffix: str) -> Path:
     """`ROWS` in the format that `suffix` names."""
     path = folder / f"rows{suffix}"
     named = [dict(zip(("anchor", "positive"), row, strict=True)) for row in ROWS]
-    if ".json" in suffix or suffix == ".parquet":
+    if suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(named), path)
+        return path
+    if "array" in suffix:
+        return write(path, json.dumps(named, indent=2))
+    if ".json" in suffix:
         return json_lines(path, *named)
     file = io.StringIO()
     table = csv.DictWriter(file, ["anchor", "positive"], delimiter="\t" if ".tsv" in suffix else ",")
@@ -78,10 +54,10 @@ def written(folder: Path, suffix: str) -> Path:
     return write(path, file.getvalue())
 
 
-@pytest.mark.usefixtures("pyarrow")
-@pytest.mark.parametrize(
-    "suffix", [".jsonl", ".json", ".JSONL", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet"]
-)
+FORMATS = [".jsonl", ".json", ".JSONL", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet"]
+
+
+@pytest.mark.parametrize("suffix", [*FORMATS, "-array.json", "-array.json.gz"])
 def test_every_format_gives_the_same_data_and_the_same_hash(suffix: str, tmp_path: Path) -> None:
     path = written(tmp_path, suffix) if suffix != ".JSONL" else written(tmp_path, ".jsonl").rename(tmp_path / "r.JSONL")
     data = read_pairs(str(path))
@@ -120,15 +96,120 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatc
         read_pairs(write(tmp_path / "p.parquet", "PAR1"))
 
 
-@pytest.mark.usefixtures("pyarrow")
 def test_bad_rows_of_parquet_files_and_broken_files_are_named(tmp_path: Path) -> None:
-    good = {"anchor": "a", "positive": "b"}
-    path = json_lines(tmp_path / "p.parquet", good, good, {"anchor": "a", "positive": None})
+    path = tmp_path / "p.parquet"
+    pq.write_table(pa.table({"anchor": ["a"] * 3, "positive": ["b", "c", None]}), path)
     with pytest.raises(DataError, match=r"p.parquet row 2: 'positive' is missing"):
         read_pairs(path)
-    path = write(tmp_path / "q.parquet", "broken")
-    with pytest.raises(DataError, match=r"q.parquet cannot be read .*\(Parquet magic bytes not found\)"):
-        read_pairs(path)
+    for broken in (b"", b"broken", path.read_bytes()[:-100], b"PAR1" + b"\0" * 100 + b"PAR1"):
+        path.write_bytes(broken)
+        with pytest.raises(DataError, match=r"p.parquet cannot be read as Parquet \(.*\); copy it again"):
+            read_pairs(path)
+
+
+def test_a_parquet_file_in_row_groups_is_read_in_order(tmp_path: Path) -> None:
+    texts = [f"text {number}" for number in range(5000)]
+    pq.write_table(pa.table({"text": texts, "other": range(5000)}), tmp_path / "p.parquet", row_group_size=700)
+    assert [row for _, row in records(tmp_path / "p.parquet", "p", ["text"])] == [{"text": text} for text in texts]
+
+
+TABLES = {
+    "dict": dict,
+    "pandas": pd.DataFrame,
+    "polars": pl.DataFrame,
+    "Arrow": pa.table,
+    "Hugging Face": datasets.Dataset.from_dict,
+    "Hugging Face stream": lambda columns: datasets.Dataset.from_dict(columns).to_iterable_dataset(),
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_tables_are_read_as_files_are(kind: str) -> None:
+    anchors, positives = zip(*ROWS, strict=True)
+    data = read_pairs(TABLES[kind]({"anchor": [*anchors], "positive": [*positives]}))
+    assert (texts_of(data), data.sources[0].sha256) == (ROWS, read_pairs(ROWS).sources[0].sha256)
+    with pytest.raises(DataError, match="source 0 row 1: 'positive' is missing"):
+        read_pairs(TABLES[kind]({"anchor": ["a", "b"], "positive": ["x", None]}))
+
+
+def test_a_score_of_a_table_is_a_number() -> None:
+    for kind in (pd.DataFrame, pl.DataFrame, pa.table):
+        data = read_pairs(kind({"a": ["x", "y"], "b": ["y", "z"], "score": np.array([1, 2], np.float32)}))
+        assert [data.sources[0][row].score for row in range(2)] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"anchor": ["a"], "positive": ["b", "c"]}, "different lengths"),
+        ({"anchor": "a", "positive": "b"}, "source 0: 'anchor' of the dict is a str, not a list"),
+        ({}, "source 0 has no rows"),
+        (pl.LazyFrame({"anchor": ["a"]}), "collect"),
+        (
+            iter([("a", "b")]),
+            "source 0 is of type list_iterator; give a file path, a list of rows, a table",
+        ),
+    ],
+)
+def test_what_is_no_table_is_refused(given: object, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read_pairs(given)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('["x", "y"]\n["x", "y"]\n', "goes on after the end of its array; .* or call it .jsonl"),
+        ('[["x", "y"], ["x"', r"row 1 is not JSON \(Expecting ',' delimiter\); give an array of rows"),
+        ('[["x", "y"] ["z"]]', r"row 1 is not JSON \('\[' stands before it, not a comma\)"),
+        ('[["x", "y"]', r"row 1 is not JSON \(the array does not end\)"),
+        ('[["x", "y"],]', r"row 1 is not JSON \(Expecting value\)"),
+        ("[" * 100_000, r"row 0 is not JSON \(maximum recursion depth exceeded"),
+        (f"[{'9' * 5000}]", r"row 0 is not JSON \(Exceeds the limit"),
+        ("[]", "has no rows"),
+        ("[1]", "pairs.json row 0: it is of type int, not a row"),
+        ('{"anchor": {"0": "x"}, "positive": {"0": "y"}}', "one object of columns, as pandas .* orient='records'"),
+        ('{\n  "anchor": "x"\n}', "line 1: it is not JSON .*; write each row on one line, or an array of rows"),
+    ],
+)
+def test_a_json_file_that_cannot_be_read_is_one_sentence(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=message):
+        read_pairs(write(tmp_path / "pairs.json", text))
+
+
+@pytest.mark.parametrize("piece", [1, 2, 7, 1000])
+def test_an_array_is_read_wherever_its_pieces_end(piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("demitasse.host.text_lines._PIECE", piece)
+    rows = [["caf\u00e9 \U0001f600", 'a "quoted\\" text'], {"a": [1, {}], "b": None}, 12, -3.5e-7, "x", True, [], ""]
+    text = json.dumps(rows, indent=3, ensure_ascii=False)
+    assert [row for _, row in records(write(tmp_path / "r.json", f"\ufeff \n{text}\n "), "r")] == rows
+
+
+def test_a_large_array_is_never_all_in_memory(tmp_path: Path) -> None:
+    path = write(tmp_path / "r.json", json.dumps([{"text": "a cup of tea " * 100}] * 20_000))  # 26 MB
+    rows = records(path, "r")
+    next(rows)
+    tracemalloc.start()
+    assert sum(1 for _ in rows) == 19_999
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2e6
+
+
+def test_a_row_of_an_array_that_would_fill_the_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("demitasse.data.json_arrays.MAX_VALUE", 1 << 20)
+    path = write(tmp_path / "r.json.gz", '["' + "x" * (5 << 20))
+    with pytest.raises(DataError, match=r"r row 0 is not JSON \(it does not end within 1 MB\)"):
+        list(records(path, "r"))
+
+
+@pytest.mark.parametrize(("name", "text"), [("t.csv", "text;id\na cup;1\n"), ("t.tsv", "text,id\na cup,1\n")])
+def test_another_separator_is_told(name: str, text: str, tmp_path: Path) -> None:
+    wanted = {"t.csv": "commas", "t.tsv": "tabs"}[name]
+    with pytest.raises(DataError, match=f"{name} line 1 has no {wanted} but 'text.id'; separate the columns by"):
+        read_pairs(write(tmp_path / name, text))
 
 
 def test_a_line_that_is_not_json_is_named(tmp_path: Path) -> None:
@@ -183,7 +264,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     not_gzip = tmp_path / "plain.csv.gz"
     not_gzip.write_text("anchor,positive\n")
     (tmp_path / "folder.jsonl").mkdir()
-    formats = r"training files end in \.jsonl, \.json, \.csv, \.tsv and \.txt"
+    formats = r"rows are read from files that end in \.jsonl, \.json, \.csv, \.tsv and \.txt"
     for name, message in {
         "cut.jsonl.gz": r"cut.jsonl.gz is broken after line \d+",
         "plain.csv.gz": r"cannot read .*plain.csv.gz.*Not a gzipped file",

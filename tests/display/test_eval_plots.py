@@ -174,7 +174,7 @@ def test_each_model_has_a_line_in_its_own_colour(tmp_path: Path) -> None:
     ("models", "names"),
     [
         ([("a/one", "fp32"), ("b/one", "fp32")], {"a/one", "b/one"}),
-        ([("a/one", "fp32"), ("a/one", "int8")], {"a/one, fp32", "a/one, int8"}),
+        ([("a/one", "fp32"), ("a/one", "int8")], {"one, fp32", "one, int8"}),
         ([("a/one", "fp32"), ("a/one", "fp32")], {"a/one, fp32 (1)", "a/one, fp32 (2)"}),
         ([("_one$", "fp32"), ("$two", "fp32")], {"_one$", "$two"}),
     ],

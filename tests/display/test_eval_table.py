@@ -45,13 +45,36 @@ def test_layers_go_down_and_dims_across() -> None:
     assert "± is half of a 95% interval, from 200 resamples" in alone
 
 
-def test_a_narrow_terminal_has_no_intervals_and_no_wrapped_lines() -> None:
-    text = shown(evaluation(), width=36)
-    table = text.split("16 pairs\n")[1].split("3x8:")[0]
-    assert "±" not in table
-    assert "74.5" in table
-    assert max(map(len, table.splitlines())) <= 36
-    assert "±" not in text  # and no explanation of it
+def grid_of(text: str) -> list[str]:
+    """The lines of the first table."""
+    return re.split(r"16\s+pairs\s*\n", text)[1].split("\n3x8:")[0].splitlines()
+
+
+@pytest.mark.parametrize(("width", "beside"), [(120, True), (42, True), (38, True), (34, False), (31, False)])
+def test_the_narrower_a_terminal_is_the_closer_intervals_come(width: int, beside: bool) -> None:
+    made = evaluation()
+    text = shown(made, width=width)
+    table = grid_of(text)
+    low, high = made.interval("both", Cut(2, 4))
+    half = f"±{(high - low) / 2:.1f}"
+    (row,) = (number for number, line in enumerate(table) if line.split()[:1] == ["2"])
+    assert "74.5" in table[row]
+    assert half in table[row if beside else row + 1]
+    assert max(map(len, table)) <= width
+    assert "± is half of a 95%" in text
+
+
+@pytest.mark.parametrize("dims", [(32, 64, 128, 256, 384), (32, 64, 128, 256, 512, 768, 1024)])
+def test_80_columns_are_enough_for_the_intervals_of_all_usual_dims(dims: tuple[int, ...]) -> None:
+    made, cuts = evaluation(), grid(range(13), dims)
+    mean = next(mean for mean in made.shallows if mean.task == "both")
+    wide = {"low": 50.0, "high": 72.4}
+    scores = tuple(replace(made.means[0], cut=cut, document_layers=cut.layers, **wide) for cut in cuts)
+    shallows = tuple(replace(mean, dims=width, **wide) for width in dims)
+    many = replace(made, full=cuts[-1], scores=scores, means=scores, shallows=shallows, tasks=made.tasks[:2])
+    table = grid_of(shown(many, width=80).split("\n± is")[0])
+    assert "".join(table).count("±11.2") == 14 * len(dims)
+    assert max(map(len, table)) <= 80
 
 
 def test_without_resamples_intervals_are_not_mentioned() -> None:
@@ -72,7 +95,7 @@ def test_cuts_that_were_not_measured_stay_empty() -> None:
     made = evaluation()
     means = tuple(score for score in made.means if score.cut not in (Cut(1, 4), Cut(0, 8)))
     shallows = tuple(mean for mean in made.shallows if mean.dims == 8)
-    rows = lines(shown(replace(made, means=means, shallows=shallows), width=36).split("alone:")[0])
+    rows = lines(shown(unresampled(replace(made, means=means, shallows=shallows))).split("alone:")[0])
     assert ["1", "68.5"] in rows
     assert ["0", "54.5"] in rows
     assert ["mean", "of", "1", "to", "2", "73.5"] in rows
@@ -151,3 +174,14 @@ def test_without_resamples_a_difference_has_no_interval() -> None:
     bare = unresampled(evaluation())
     rows = lines(shown(bare, replace(bare, model="other")))
     assert ["3x8", "other", "88.5", "+0.00"] in rows
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_models_with_a_long_path_in_common_are_told_apart(width: int) -> None:
+    start = "/models/of/many/experiments/that-share-a-long-start/2026/run-"
+    first, second = evaluation(model=f"{start}17/final"), evaluation(0.5, seed=3, model=f"{start}18/final")
+    text = shown(first, second, width=width)
+    rows = [line for line in text.split("alone: ")[0].splitlines() if " 2x8 " in line]
+    assert [sum(name in row for row in rows) for name in ("run-17/", "run-18/")] == [1, 1]
+    assert f"{second.difference(first, 'both', Cut(2, 8)).p:.3f}" in rows[1]
+    assert max(map(len, text.splitlines())) <= width

@@ -60,7 +60,9 @@ def test_unknown_fields_are_kept(built_in: Manifest, tmp_path: Path) -> None:
     ],
 )
 def test_a_missing_field_is_named(field: str, read: Callable[[Manifest], object], tmp_path: Path) -> None:
-    (tmp_path / MANIFEST).write_text(json.dumps({"schema": 1, "pooling": {}, "reader": None}))
+    (tmp_path / MANIFEST).write_text(
+        json.dumps({"schema": 1, "full": "3x8", "pooling": {}, "reader": {}} | {field: None})
+    )
     manifest = Manifest.read(tmp_path)
     assert manifest is not None
     with pytest.raises(FolderError, match=f"{MANIFEST} has no field '{field}'; .*again"):

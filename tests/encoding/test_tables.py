@@ -100,12 +100,18 @@ def test_the_texts_are_in_the_column_text_or_the_only_one_with_strings() -> None
 @pytest.mark.parametrize(
     ("columns", "wanted", "message"),
     [
-        ({"title": ["x"], "body": ["y"]}, None, "more than one column holds strings; name one of title, body with"),
-        ({"id": [1], "score": [None]}, None, "no column holds strings; name one of id, score with column="),
-        ({}, None, "name one of none"),
+        (
+            {"title": ["x"], "body": ["y"]},
+            None,
+            r"2 columns hold strings \(columns: title, body\); name one with",
+        ),
+        ({"id": [1], "score": [None]}, None, r"no column holds strings \(columns: id, score\); name one with --column"),
+        ({}, None, r"\(columns: none\)"),
         ({"title": ["x"]}, "body", "there is no column 'body'; the columns are title"),
     ],
 )
 def test_a_choice_that_is_not_clear_is_refused(columns: Any, wanted: str | None, message: str) -> None:
     with pytest.raises(DataError, match=message):
+        text_column(columns, wanted, option="--column")
+    with pytest.raises(DataError, match=r"there is no column .*(the columns are title|call the one to use 'text')"):
         text_column(columns, wanted)

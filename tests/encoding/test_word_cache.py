@@ -80,6 +80,17 @@ def test_a_full_cache_starts_empty_again(monkeypatch: pytest.MonkeyPatch) -> Non
         assert len(cache._memory.counts) < 1000
 
 
+def test_no_number_of_distinct_words_outgrows_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one call, too: with more words than slots, finding a free one would never end."""
+    monkeypatch.setattr(words, "REMEMBERED", 500)
+    monkeypatch.setattr(words, "CHUNK", 1 << 10)
+    tokenizer, cache = fresh()
+    texts = [" ".join(f"w{number}x" for number in range(start, start + 20)) for start in range(0, 10_000, 20)]
+    packed = cache.tokenize(texts)
+    assert ids_of(packed) == [encoding.ids for encoding in tokenizer.encode_batch(texts)]
+    assert len(cache._memory.counts) <= 500 + (1 << 10)
+
+
 def test_a_fresh_cache_is_empty_and_gives_the_same() -> None:
     tokenizer, cache = fresh()
     cache.tokenize(corpus()[:60])

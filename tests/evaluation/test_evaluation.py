@@ -212,9 +212,11 @@ FILES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "is not an evaluation of schema 1": lambda plain: json.dumps({**plain, "schema": 2}),
     "is not an evaluation": lambda plain: "[]",
     "not an evaluation of schema": lambda plain: json.dumps({**plain, "kind": "comparison"}),
-    "is incomplete": lambda plain: json.dumps({key: value for key, value in plain.items() if key != "full"}),
-    r"is incomplete .*evaluate again": lambda plain: json.dumps({**plain, "full": "3"}),
-    r"is incomplete \(TypeError": lambda plain: json.dumps({**plain, "means": [{"cut": "1x1", "new": 1}]}),
+    "has no field 'full'; evaluate again": lambda plain: json.dumps(
+        {key: value for key, value in plain.items() if key != "full"}
+    ),
+    "full must be a cut such as 6x128, not '3'; evaluate again": lambda plain: json.dumps({**plain, "full": "3"}),
+    r"has no field 'means\[0\].task'": lambda plain: json.dumps({**plain, "means": [{"cut": "1x1", "new": 1}]}),
 }
 
 

@@ -5,6 +5,7 @@ Results go to stdout, progress and errors to stderr; a bad option or input ends 
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 from typing import Annotated
@@ -59,6 +60,9 @@ def main() -> None:
     """Run the command line."""
     # SIGTERM cleans up as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    for stream in (sys.stdout, sys.stderr):  # the name of a model or a file need not be valid Unicode
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except TrainingStopped as stopped:

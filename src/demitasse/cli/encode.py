@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import tee
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from demitasse.cli.models import load_model
-from demitasse.cli.options import CutOption, DeviceOption, ModelOption
-from demitasse.cli.outputs import check_not_input
+from demitasse.cli.options import REPEATABLE, CutOption, DeviceOption, ModelOption
+from demitasse.cli.outputs import check_not_input, check_output
 from demitasse.errors import DataError
-from demitasse.host.text_lines import read_lines
+from demitasse.host.live_texts import groups as live_groups
+from demitasse.host.live_texts import is_live
+
+if TYPE_CHECKING:
+    from demitasse.data.parquet_vectors import RowVector
+    from demitasse.data.text_rows import TextRow, TextRows
+    from demitasse.encoding.vectors import Vectors
 
 
 def encode(  # noqa: PLR0913 - options of a command, each named when used
@@ -22,10 +29,24 @@ def encode(  # noqa: PLR0913 - options of a command, each named when used
     model: ModelOption = None,
     cut: CutOption = None,
     input: Annotated[
-        Path | None, typer.Option("--input", "-i", help="File with one text per line (.gz too); - is stdin.")
+        Path | None,
+        typer.Option(
+            "--input",
+            "-i",
+            help="File with one text per line, or rows: .jsonl, .json, .csv, .tsv (.gz too), .parquet; - is stdin.",
+        ),
+    ] = None,
+    column: Annotated[
+        str | None,
+        typer.Option(help="Column of --input with the texts; default: text, or the only one that holds strings."),
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Columns of --input to write beside each vector, such as id,title; {REPEATABLE}."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help=".npy or .jsonl file to write; default: stdout.")
+        Path | None,
+        typer.Option("--output", "-o", help=".npy, .jsonl, .jsonl.gz or .parquet file to write; default: stdout."),
     ] = None,
     prompt_name: Annotated[str | None, typer.Option(help="Name of one of the model's prompts, such as query.")] = None,
     prompt: Annotated[str | None, typer.Option(help="Text to put before each text, instead of a named prompt.")] = None,
@@ -34,26 +55,48 @@ def encode(  # noqa: PLR0913 - options of a command, each named when used
     ] = "float32",
     device: DeviceOption = None,
 ) -> None:
-    """Encode texts from arguments, a file or stdin (one text per line) as JSON lines or a .npy file."""
-    from demitasse.cli.vector_files import check_format, write_vectors
+    """Encode texts from arguments, a file or stdin (one text per line) as JSON lines or a file of vectors."""
+    from demitasse.cli.vector_files import VectorFile
 
-    check_format(output, vectors)
+    target = VectorFile(output, vectors, _names(keep))
+    check_output(output)
     check_not_input(output, input)
-    source = _texts(texts, input)
+    source = _rows(texts, input, column, target.keep)
+    target.check_columns(source.column)
     encoder = load_model(model, cut, device)
-    written, encoded = tee(source)
-    pairs = zip(written, encoder.encode_iter(encoded, prompt_name=prompt_name, prompt=prompt), strict=True)
-    count = write_vectors(pairs, encoder.full.dims, output, vectors)
+    live = not texts and is_live(input or Path("-"))
+    # What another program pipes in slowly comes out as it comes in.
+    encode_texts = partial(encoder.encode_iter, prompt_name=prompt_name, prompt=prompt)
+    groups = (_with_vectors(encode_texts, group) for group in (live_groups(source.rows) if live else [source.rows]))
+    count = target.write(groups, encoder, encoder.reader.prefix(prompt_name, prompt), source.types)
     if output is not None:
         kind = "" if vectors == "float32" else f"{vectors} "
-        typer.echo(f"{count} {kind}vectors of {encoder.full} written to {output}", err=True)
+        origin = "" if source.column is None else f"; the texts are the column {source.column!r}"
+        typer.echo(f"{count} {kind}vectors of {encoder.full} written to {output}{origin}", err=True)
 
 
-def _texts(texts: list[str] | None, source: Path | None) -> Iterator[str]:
+def _with_vectors(encode: Callable[..., Iterator[Vectors]], rows: Iterable[TextRow]) -> Iterator[RowVector]:
+    written, encoded = tee(rows)
+    return zip(written, encode(row.text for row in encoded), strict=True)
+
+
+def _names(keep: list[str] | None) -> tuple[str, ...]:
+    """The columns that --keep names, each once: with commas between them, or the option repeated."""
+    names = [name.strip() for given in keep or () for name in given.split(",")]
+    if "" in names:
+        raise DataError(f"--keep {','.join(keep or ())!r} has an empty name; write columns such as id,title")
+    return tuple(dict.fromkeys(names))
+
+
+def _rows(texts: list[str] | None, source: Path | None, column: str | None, keep: tuple[str, ...]) -> TextRows:
+    from demitasse.data.text_rows import TextRow, TextRows, read_text_rows
+
     if texts and source is not None:
         raise DataError("texts were given both as arguments and by --input; use one of them")
+    if (texts or source is None) and (column is not None or keep):
+        raise DataError("--column and --keep were given without --input; name the file that has the columns")
     if texts:
-        return iter(texts)
+        return TextRows(TextRow(text) for text in texts)
     if source is None and sys.stdin.isatty():
         raise DataError("there is nothing to encode; give texts as arguments, use --input FILE, or pipe lines to stdin")
-    return read_lines(Path("-") if source is None else source)
+    return read_text_rows(Path("-") if source is None else source, column, keep)

@@ -20,6 +20,12 @@ def check_json(path: Path | None) -> None:
         _check_file("--json", path, ", or - for stdout")
 
 
+def check_output(path: Path | None) -> None:
+    """Refuse an --output file that cannot be written."""
+    if path is not None:
+        _check_file("--output", path)
+
+
 def check_plot(path: Path | None) -> None:
     """Refuse a --plot file that cannot be written, or whose format is unknown."""
     if path is not None:

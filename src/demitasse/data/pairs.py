@@ -106,8 +106,10 @@ def read_pairs(
     weights: Sequence[float] | None = None,
     skip_bad_rows: bool = False,
 ) -> Pairs:
-    """Read training data from files (.jsonl, .csv, .tsv, .parquet, .gz too), lists of rows, or Hugging Face datasets.
+    """Read training data from files (.jsonl, .json, .csv, .tsv, .parquet, .gz too), lists of rows, tables or datasets.
 
+    A table is a DataFrame of pandas or polars, an Arrow table or a dict of columns; a dataset is one of Hugging Face.
+    A .json file has one row per line or is an array of rows.
     The columns say what the rows of a source are: `anchor, positive`; `anchor, positive, negative`; `texts` (a list of
     paraphrases); or `anchor, positive, score`. The names that other libraries use are understood too. `columns` maps
     names in the source to these, and then only the columns it names are used. `weights`, one per source, say how often
@@ -119,7 +121,7 @@ def read_pairs(
     (2, 'pairs', ('a bean', 'a seed'))
     """
     if not sources:
-        raise DataError("no training data was given; give at least one file, list of rows or dataset")
+        raise DataError("no training data was given; give at least one file, list of rows, table or dataset")
     if columns is not None:
         _check_columns(columns)
     if weights is not None:

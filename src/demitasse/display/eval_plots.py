@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from demitasse.cut import Cut
@@ -22,6 +22,7 @@ from demitasse.display.charts import (
     save_picture,
     size_line,
 )
+from demitasse.display.model_names import short_names
 from demitasse.errors import DataError
 from demitasse.evaluation.evaluation import Evaluation
 from demitasse.evaluation.metrics import display_name
@@ -62,7 +63,7 @@ def _figure(evaluations: Sequence[Evaluation]) -> Figure:
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     groups = dict.fromkeys(group for evaluation in evaluations for group in evaluation.groups)
-    names = _names(evaluations)
+    names = short_names(evaluations)
     alone = len(evaluations) == 1
     panel_rows = [
         _panels_of_one(evaluations[0], group) if alone else _panels_of_many(evaluations, names, group)
@@ -215,16 +216,3 @@ def _few(values: Iterable[int], limit: int) -> list[int]:
     if len(ordered) <= limit:
         return ordered
     return [ordered[round(step * (len(ordered) - 1) / (limit - 1))] for step in range(limit)]
-
-
-def _names(evaluations: Sequence[Evaluation]) -> list[str]:
-    """A short name for each model, different from the others."""
-    for name in (
-        lambda one: PurePath(one.model).name,
-        lambda one: one.model,
-        lambda one: f"{one.model}, {one.precision}",
-    ):
-        names = [name(evaluation) for evaluation in evaluations]
-        if len(set(names)) == len(names):
-            return names
-    return [f"{name} ({number})" for number, name in enumerate(names, 1)]

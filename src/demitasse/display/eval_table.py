@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from rich import box
 from rich.console import Console
@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from demitasse.cut import Cut
+from demitasse.display.model_names import short_names
 from demitasse.evaluation.evaluation import Evaluation
 from demitasse.evaluation.score_types import Difference, Score, Shallow
 
@@ -29,7 +30,21 @@ class _Part:
     title: str
     table: Table
     note: str = ""
-    intervals: bool = True
+
+
+class _Layout(NamedTuple):
+    """How the cells of a table are written, the widest way first."""
+
+    margin: str  # left and right of a score
+    interval: Literal["beside", "below"]
+
+
+_LAYOUTS = (
+    _Layout(" ", "beside"),
+    _Layout("", "beside"),
+    _Layout(" ", "below"),
+    _Layout("", "below"),
+)
 
 
 class _Compared(NamedTuple):
@@ -43,21 +58,22 @@ class _Compared(NamedTuple):
 
 def show(evaluations: Sequence[Evaluation], console: Console) -> None:
     """Print one evaluation cut by cut, or how several differ from the first."""
-    first = evaluations[0]
-    compared = len(evaluations) > 1 and not first.document_layers
     for evaluation in evaluations:
         console.print(_heading(evaluation), highlight=False)
-    intervals = False
+    evaluations = [replace(one, model=name) for one, name in zip(evaluations, short_names(evaluations), strict=True)]
+    first = evaluations[0]
+    compared = len(evaluations) > 1 and not first.document_layers
     for group in first.groups:
         parts = [_comparison(evaluations, group)] if compared else _grids(evaluations, group, console)
         for part in parts:
-            intervals = intervals or part.intervals
             console.print()
             console.print(part.title, style="bold", highlight=False, markup=False)
+            if console.measure(part.table, options=console.options.update(max_width=1000)).maximum > console.width:
+                part.table.padding = (0, 1, 0, 0)
             console.print(part.table)
             if part.note:
                 console.print(part.note, style="dim", highlight=False, markup=False)
-    if first.resamples and intervals:
+    if first.resamples:
         note = f"\n± is half of a 95% interval, from {first.resamples:,} resamples of each task"
         console.print(note, style="dim", highlight=False)
 
@@ -81,16 +97,16 @@ def _grids(evaluations: Sequence[Evaluation], group: str, console: Console) -> I
             if shallows:
                 cells = [*cells, [shallows.get(width) for width in dims]]
                 labels.append(f"mean of 1 to {evaluation.full.layers - 1}")
-            table, shown = _grid(["layers \\ dims", *map(str, dims)], labels, cells, console)
-            yield _Part(title, table, _largest(evaluation, group), shown)
+            table = _grid(["layers \\ dims", *map(str, dims)], labels, cells, console)
+            yield _Part(title, table, _largest(evaluation, group))
             continue
         pairs = all(task.kind == "pairs" for task in evaluation.tasks if task.group == group)
         corner = "one side \\ other side" if pairs else "queries \\ documents"
         for width in dims:
             documents = list(evaluation.document_layers)
             cells = [[scores.get((Cut(depth, width), document)) for document in documents] for depth in layers]
-            table, shown = _grid([corner, *map(str, documents)], [*map(str, layers)], cells, console)
-            yield _Part(f"{title}; layers of both sides at {width} dims", table, intervals=shown)
+            table = _grid([corner, *map(str, documents)], [*map(str, layers)], cells, console)
+            yield _Part(f"{title}; layers of both sides at {width} dims", table)
 
 
 def _title(evaluation: Evaluation, group: str) -> str:
@@ -108,32 +124,38 @@ def _grid(
     labels: Sequence[str],
     cells: Cells,
     console: Console,
-) -> tuple[Table, bool]:
-    """Scores shaded from the lowest to the highest, and whether there was room for their intervals."""
+) -> Table:
+    """Scores shaded from the lowest to the highest, with their intervals, in the widest layout there is room for."""
     scores = [score for row in cells for score in row if score is not None]
     bounds = min(score.value for score in scores), max(score.value for score in scores)
-    for width in (max(len(_half(score)) for score in scores), 0):  # of an interval
+    width = max(len(_half(score)) for score in scores)
+    for layout in _LAYOUTS:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         for heading in headings:
             table.add_column(heading, justify="right", no_wrap=True)
         for label, row in zip(labels, cells, strict=True):
             if any(isinstance(score, Shallow) for score in row):
                 table.add_section()
-            table.add_row(label, *(_cell(score, bounds, width) for score in row))
+            table.add_row(label, *(_cell(score, bounds, width, layout) for score in row))
         if console.measure(table, options=console.options.update(max_width=1000)).maximum <= console.width:
             break
-    return table, width > 0
+    return table
 
 
-def _cell(score: Score | Shallow | None, bounds: tuple[float, float], width: int) -> Text:
-    """The score, shaded by where it lies within `bounds`, and its interval in `width` columns."""
+def _cell(score: Score | Shallow | None, bounds: tuple[float, float], width: int, layout: _Layout) -> Text:
+    """The score, shaded by where it lies within `bounds`, and its interval, padded to `width`."""
     if score is None:
         return Text("")
     lowest, highest = bounds
     share = (score.value - lowest) / (highest - lowest) if highest > lowest else 1.0
     red, green, blue = (round(low + share * (high - low)) for low, high in zip(_LOW, _HIGH, strict=True))
-    text = Text(f" {score.value:.1f} ", style=f"black on rgb({red},{green},{blue})")
-    return text.append(_half(score).ljust(width) if width else "", style="dim")
+    margin = layout.margin
+    text = Text(f"{margin}{score.value:.1f}{margin}", style=f"black on rgb({red},{green},{blue})")
+    if not width:
+        return text
+    if layout.interval == "below":
+        return text.append(f"\n{_half(score)}{margin}", style="dim")
+    return text.append(f"{'' if margin else ' '}{_half(score):<{width}}", style="dim")
 
 
 def _half(score: Score | Shallow) -> str:
@@ -152,8 +174,11 @@ def _comparison(evaluations: Sequence[Evaluation], group: str) -> _Part:
     """The models below one another: each at its full size, then at the cuts that all of them have."""
     first, *others = evaluations
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("cut", "model", "score", "difference", "95% interval", "p"):
-        table.add_column(heading, justify="left" if heading == "model" else "right")
+    table.add_column("cut", justify="right", min_width=6)
+    table.add_column("model", overflow="fold", min_width=min(8, max(len(one.model) for one in evaluations)))
+    for heading in ("score", "difference", "95% interval", "p"):
+        whole = heading != "95% interval"
+        table.add_column(heading, justify="right", no_wrap=whole, min_width=None if whole else 8)
     shared = set(first.cuts).intersection(*(other.cuts for other in others))
     shown = _few(shared)
     full_sizes = [evaluation.full for evaluation in evaluations]
@@ -213,4 +238,4 @@ def _add_section(table: Table, compared: Sequence[_Compared]) -> None:
             columns = [Text(text, "dim" if low <= 0 <= high else "bold") for text in texts]
         elif number:
             columns = [Text(f"{one.score.value - first.value:+.2f}")]
-        table.add_row(one.label, one.model, f"{one.score.value:.1f} {_half(one.score):<5}", *columns)
+        table.add_row(one.label, Text(one.model), f"{one.score.value:.1f} {_half(one.score):<5}", *columns)

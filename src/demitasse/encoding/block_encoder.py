@@ -187,6 +187,7 @@ def _done(result: dict[Cut, Vectors]) -> Future[dict[Cut, Vectors]]:
 def open_blocks(manifest: Manifest, device: str | None = None, dtype: str | None = None) -> BlockEncoder:
     """The encoder in a folder of blocks; nothing but its tokenizer is read yet."""
     folder = manifest.folder
+    manifest.check()
     if dtype is not None:
         raise DeviceError(
             f"{folder} holds {manifest.precision} blocks, so dtype {dtype!r} cannot be chosen; leave it out, or "

@@ -22,13 +22,16 @@ from demitasse.cut import Cut, usual_dims
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.fingerprints import fingerprint
 from demitasse.encoding.pooling import Pooling
+from demitasse.encoding.precision import PRECISIONS
 from demitasse.errors import FolderError
+from demitasse.host.fields import Fields
 from demitasse.host.json_files import read_json, write_json
 
 MANIFEST = "demitasse.json"
 SCHEMA = 1
 RECORD = ("cuts", "objective", "data", "source")  # copied from folder to folder
 _READING = ("max_tokens", "prompts", "default_prompt", "lowercase", "pad_id", "empty_id")
+_MOST_TOKENS = 1 << 30  # of a text, and in a vocabulary
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +49,9 @@ class Manifest:
             return None
         fields = read_json(path)
         schema = fields.get("schema") if isinstance(fields, dict) else None
-        if schema != SCHEMA:
+        if isinstance(schema, bool) or schema != SCHEMA:
             raise FolderError(
-                f"{path} has schema {schema!r}, and this demitasse {__version__} reads schema {SCHEMA}; "
+                f"{path} has schema {schema!r:.40}, and this demitasse {__version__} reads schema {SCHEMA}; "
                 "pip install --upgrade demitasse, or save or export the model again"
             )
         return cls(folder, fields)
@@ -114,12 +117,20 @@ class Manifest:
             "cuts": _cuts_within(full, self.fields.get("cuts") or ()),
             "reader": {**self.reading, "max_tokens": max_tokens},
         }
-        compared = self.fields.get("against_torch")
-        if compared:
-            cosines = compared["mean_cosine"].items()
-            kept = {depth: cosine for depth, cosine in cosines if int(depth) <= full.layers}
-            changed["against_torch"] = {**compared, "mean_cosine": kept}
+        if self._fields.has("against_torch"):
+            compared = self._fields.inside("against_torch")
+            depths = {str(depth) for depth in range(full.layers + 1)}
+            kept = {depth: cosine for depth, cosine in compared.number_of("mean_cosine").items() if depth in depths}
+            changed["against_torch"] = {**self.fields["against_torch"], "mean_cosine": kept}
         return replace(self._plus(**changed), folder=folder)
+
+    def check(self) -> None:
+        """Refuse a manifest with a field that cannot be used, at once and not when it is first needed."""
+        _ = self.full, self.exits, self.record
+        if self.kind is None:
+            _ = self.head
+        else:
+            _ = self.fingerprint, self.precision, self.architecture, self.pooling, self.reading, self.files
 
     def write(self) -> None:
         """Write it into its folder."""
@@ -128,80 +139,92 @@ class Manifest:
     @property
     def kind(self) -> str | None:
         """`blocks` or `onnx` for an export; `None` for a model on torch."""
-        return self.fields.get("kind")
+        return self._fields.choice("kind", ("blocks", "onnx")) if self._fields.has("kind") else None
 
     @property
     def full(self) -> Cut:
         """The largest cut the folder gives."""
-        return Cut.parse(self._field("full"))
+        return self._fields.cut("full")
 
     @property
     def exits(self) -> list[int]:
         """The depths that have an exit of their own."""
-        return list(self._field("exits"))
+        return self._fields.wholes("exits", most=self.full.layers)
 
     @property
     def record(self) -> dict[str, Any]:
         """Where the model comes from, what was fitted or trained; without what is unknown."""
+        for name in ("objective", "source"):
+            if self._fields.has(name):
+                self._fields.inside(name)
+        if self._fields.has("source") and self._fields.inside("source").has("name"):
+            self._fields.inside("source").name("name")
+        for entry in self._fields.each("cuts") if self._fields.has("cuts") else ():
+            entry.cut("cut")
+            if entry.has("held_out"):
+                entry.number_of("held_out")
         return {key: self.fields[key] for key in RECORD if self.fields.get(key)}
 
     @property
     def head(self) -> list[str | None]:
         """The steps that depths without an exit use: the activation of each Dense, `None` for a Normalize."""
-        steps = self._field("head")
-        try:
-            return [None if step["step"] == "normalize" else step["activation"] for step in steps]
-        except (KeyError, TypeError) as problem:
-            raise self._lacking(f"usable head ({problem!r})") from problem
+        steps = self._fields.each("head")
+        return [
+            None if step.choice("step", ("normalize", "dense")) == "normalize" else step.text("activation")
+            for step in steps
+        ]
 
     @property
     def fingerprint(self) -> str:
         """Names the exported weights; every block carries it too."""
-        return str(self._field("fingerprint"))
+        return self._fields.text("fingerprint")
 
     @property
     def precision(self) -> str:
         """The number format of the exported weights."""
-        return str(self._field("precision"))
+        return self._fields.choice("precision", PRECISIONS)
 
     @property
     def architecture(self) -> str:
         """The class of the model that was exported, such as `BertModel`."""
-        return str(self._field("architecture"))
+        return self._fields.text("architecture")
 
     @property
     def pooling(self) -> Pooling:
         """How the exported model pools."""
-        return Pooling(tuple(self._field("pooling", "modes")), self._field("pooling", "include_prompt"))
+        pooling = self._fields.inside("pooling")
+        return Pooling(tuple(pooling.texts("modes")), pooling.flag("include_prompt"))
 
     @property
     def reading(self) -> dict[str, Any]:
         """How the exported model reads texts: what `Reader` is given besides its tokenizer."""
-        self._field("reader", "max_tokens")
-        reading = self._field("reader")
-        unknown = [key for key in reading if key not in _READING]
+        reader = self._fields.inside("reader")
+        unknown = [name for name in reader.names() if name not in _READING]
         if unknown:
-            raise self._lacking(f"known reader (it has {', '.join(unknown)})")
-        return dict(reading)
+            raise reader.problem(f"has a reader with {', '.join(unknown)!a:.60}, which this demitasse does not know")
+        reading: dict[str, Any] = {"max_tokens": reader.whole("max_tokens", least=1, most=_MOST_TOKENS)}
+        for name in ("pad_id", "empty_id"):
+            if reader.has(name):
+                reading[name] = reader.whole(name, most=_MOST_TOKENS)
+        if reader.has("prompts"):
+            reading["prompts"] = reader.text_of("prompts")
+        if reader.has("default_prompt"):
+            reading["default_prompt"] = reader.text("default_prompt")
+        if reader.has("lowercase"):
+            reading["lowercase"] = reader.flag("lowercase")
+        return reading
 
     @property
     def files(self) -> dict[str, int]:
         """The size in bytes of each exported file."""
-        return dict(self._field("files"))
+        return self._fields.whole_of("files")
+
+    @property
+    def _fields(self) -> Fields:
+        return Fields(dict(self.fields), self.folder / MANIFEST, "copy, save or export the model again")
 
     def _plus(self, **changed: Any) -> Manifest:
         return replace(self, fields={**self.fields, **changed})
-
-    def _field(self, *keys: str) -> Any:
-        value: Any = self.fields
-        for key in keys:
-            if not isinstance(value, Mapping) or value.get(key) is None:
-                raise self._lacking(f"field {'.'.join(keys)!r}")
-            value = value[key]
-        return value
-
-    def _lacking(self, what: str) -> FolderError:
-        return FolderError(f"{self.folder / MANIFEST} has no {what}; copy, save or export the model again")
 
 
 def _cuts_within(full: Cut, fitted: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

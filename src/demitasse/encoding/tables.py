@@ -69,8 +69,10 @@ def columns_of(given: object) -> dict[str, Column] | None:
     return columns
 
 
-def text_column(columns: Mapping[str, Sequence[Any]], wanted: str | None = None, *, option: str = "column=") -> str:
+def text_column(columns: Mapping[str, Sequence[Any]], wanted: str | None = None, *, option: str | None = None) -> str:
     """The name of the column with the texts: `wanted`, else `text`, else the only one that holds strings.
+
+    `option` is how the user can name a column, such as --column, for the message.
 
     >>> text_column({"id": [1, 2], "title": [None, "a mug"]})
     'title'
@@ -85,8 +87,9 @@ def text_column(columns: Mapping[str, Sequence[Any]], wanted: str | None = None,
     strings = [name for name, values in columns.items() if isinstance(_first(values), str)]
     if len(strings) == 1:
         return strings[0]
-    why = "more than one column holds strings" if strings else "no column holds strings"
-    raise DataError(f"there is no column 'text', and {why}; name one of {listed} with {option}")
+    why = f"{len(strings)} columns hold strings" if strings else "no column holds strings"
+    cure = f"name one with {option}" if option else "call the one to use 'text', or give that column alone"
+    raise DataError(f"there is no column 'text', and {why} (columns: {listed}); {cure}")
 
 
 def _names(table: Any) -> list[Any] | None:

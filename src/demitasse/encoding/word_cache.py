@@ -63,10 +63,7 @@ class WordCache:
         """The token ids of each text."""
         if len(texts) < FEW:
             return self._few(texts)
-        memory = self._memory
-        if memory.full or memory.process != os.getpid():
-            memory = self._memory = _Memory()  # another thread may still be using the old one
-        return PackedTokens.joined([self._chunk(memory, *chunk) for chunk in _chunks(texts)])
+        return PackedTokens.joined([self._chunk(self._with_room(), *chunk) for chunk in _chunks(texts)])
 
     def prompt_length(self, prompt: str) -> int:
         """How many leading tokens of a text the prompt takes."""
@@ -97,6 +94,13 @@ class WordCache:
         other = WordCache.__new__(WordCache)
         vars(other).update(vars(self))
         return other
+
+    def _with_room(self) -> _Memory:
+        """The memory, empty again if it is full (asked for each chunk, so that no texts outgrow it) or after a fork."""
+        memory = self._memory
+        if memory.full or memory.process != os.getpid():
+            memory = self._memory = _Memory()  # another thread may still be using the old one
+        return memory
 
     def _few(self, texts: list[str]) -> PackedTokens:
         room, first, last = self._room, self._first.tolist(), self._last.tolist()

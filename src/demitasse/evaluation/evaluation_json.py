@@ -7,10 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from demitasse.cut import Cut
-from demitasse.errors import CutError, DataError
+from demitasse.errors import DataError
 from demitasse.evaluation.evaluation import Evaluation
 from demitasse.evaluation.score_types import Score, Shallow, TaskFacts
+from demitasse.host.fields import Fields
 from demitasse.host.json_files import read_result, with_header
 
 
@@ -22,11 +22,7 @@ def read_evaluation(path: str | Path) -> Evaluation:
     >>> read_evaluation(out).full
     Cut(layers=3, dims=32)
     """
-    plain = read_result(path, "evaluation", "evaluate")
-    try:
-        return _evaluation(plain)
-    except (KeyError, TypeError, AttributeError, CutError) as problem:
-        raise DataError(f"{path} is incomplete ({problem!r}); evaluate again") from problem
+    return _evaluation(Fields(read_result(path, "evaluation", "evaluate"), path, "evaluate again", DataError))
 
 
 def as_plain(evaluation: Evaluation) -> dict[str, Any]:
@@ -70,17 +66,45 @@ def comparison(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
     return with_header("comparison", plain)
 
 
-def _evaluation(plain: dict[str, Any]) -> Evaluation:
-    scores, means = (
-        tuple(Score(**{**entry, "cut": Cut.parse(entry["cut"])}) for entry in plain[kind])
-        for kind in ("scores", "means")
-    )
-    unchanged = ("model", "fingerprint", "precision", "versions", "seconds", "resamples")
+def _evaluation(fields: Fields) -> Evaluation:
     return Evaluation(
-        full=Cut.parse(plain["full"]),
-        tasks=tuple(TaskFacts(**entry) for entry in plain["tasks"]),
-        scores=scores,
-        means=means,
-        shallows=tuple(Shallow(**entry) for entry in plain["shallow"]),
-        **{name: plain[name] for name in unchanged},
+        model=fields.name("model"),
+        fingerprint=fields.text("fingerprint"),
+        full=fields.cut("full"),
+        precision=fields.text("precision"),
+        versions=fields.text_of("versions"),
+        tasks=tuple(map(_task, fields.each("tasks"))),
+        scores=tuple(map(_score, fields.each("scores"))),
+        means=tuple(map(_score, fields.each("means"))),
+        shallows=tuple(map(_shallow, fields.each("shallow"))),
+        seconds=fields.number("seconds", least=0),
+        resamples=fields.whole("resamples"),
     )
+
+
+def _task(entry: Fields) -> TaskFacts:
+    name, group, kind, metric = (entry.text(field) for field in ("name", "group", "kind", "metric"))
+    return TaskFacts(name, group, kind, metric, entry.whole_of("counts"), entry.text("sha256"))
+
+
+def _score(entry: Fields) -> Score:
+    return Score(
+        task=entry.text("task"),
+        group=entry.text("group"),
+        metric=entry.text("metric"),
+        cut=entry.cut("cut"),
+        document_layers=entry.whole("document_layers"),
+        value=entry.number("value"),
+        low=_known(entry, "low"),
+        high=_known(entry, "high"),
+        others=entry.number_of("others"),
+    )
+
+
+def _shallow(entry: Fields) -> Shallow:
+    ends = _known(entry, "low"), _known(entry, "high")
+    return Shallow(entry.text("task"), entry.whole("dims", least=1), entry.number("value"), *ends)
+
+
+def _known(entry: Fields, name: str) -> float | None:
+    return entry.number(name) if entry.has(name) else None

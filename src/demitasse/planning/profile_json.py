@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from demitasse.cut import Cut
-from demitasse.errors import CutError, DataError, reason
+from demitasse.encoding.precision import PRECISIONS
+from demitasse.encoding.vectors import STORED
+from demitasse.errors import DataError, reason
+from demitasse.host.fields import Fields
 from demitasse.host.json_files import read_result, with_header
 from demitasse.planning.profile import MeasuredCut, Profile, Timing
+
+_Made = TypeVar("_Made")
 
 
 def as_plain(profile: Profile) -> dict[str, Any]:
@@ -44,69 +49,47 @@ def measured_as_plain(measured: MeasuredCut) -> dict[str, Any]:
 def read_profile(path: str | Path) -> Profile:
     """Read a profile from a file.
 
+    >>> from demitasse.cut import Cut
     >>> measured = MeasuredCut(Cut(3, 32), "int8", "binary", 71.5, Timing(0.4, 0.6, 2500.0, 0.02), 1.5, 4)
     >>> profile = Profile("tiny", "5f0c", "Spearman, built-in sample", 1.2, 32, (measured,))
     >>> profile.save(out)
     >>> read_profile(out) == profile
     True
     """
-    plain = read_result(path, "profile", "measure")
+    return _profile(Fields(read_result(path, "profile", "measure"), path, "measure again", DataError))
+
+
+def _profile(fields: Fields) -> Profile:
+    values: dict[str, Any] = {
+        "model": fields.name("model"),
+        "fingerprint": fields.text("fingerprint"),
+        "measure": fields.text("measure"),
+        "quality_error": fields.number("quality_error", least=0),
+        "batch": fields.whole("batch", least=1),
+        "rows": tuple(_measured(entry) for entry in fields.each("rows")),
+        "others": tuple(_measured(entry, name=entry.name("name")) for entry in fields.each("others")),
+        "made": fields.inside("made").all(),
+    }
+    return _usable(fields, Profile, values)
+
+
+def _measured(entry: Fields, name: str | None = None) -> MeasuredCut:
+    timing = Timing(*(entry.number(part, least=0) for part in ("p50_ms", "p95_ms", "texts_per_second", "noise")))
+    values = {
+        "cut": entry.cut("cut"),
+        "precision": entry.choice("precision", PRECISIONS),
+        "vectors": entry.choice("vectors", STORED),
+        "quality": entry.number("quality"),
+        "timing": timing,
+        "model_mb": entry.number("model_mb", least=0),
+        "vector_bytes": entry.whole("vector_bytes", least=1),
+        "name": name,
+    }
+    return _usable(entry, MeasuredCut, values)
+
+
+def _usable(fields: Fields, kind: Callable[..., _Made], values: dict[str, Any]) -> _Made:
     try:
-        return _profile(plain)
-    except KeyError as problem:
-        raise DataError(f"{path} is a profile that lacks {problem}; measure again") from None
-    except (TypeError, AttributeError, CutError, DataError) as problem:
-        raise DataError(f"{path} is a profile that cannot be used ({reason(problem)}); measure again") from None
-
-
-def _profile(plain: dict[str, Any]) -> Profile:
-    return Profile(
-        model=_text(plain, "model"),
-        fingerprint=_text(plain, "fingerprint"),
-        measure=_text(plain, "measure"),
-        quality_error=_number(plain, "quality_error"),
-        batch=_whole(plain, "batch"),
-        rows=tuple(_measured(entry) for entry in plain["rows"]),
-        others=tuple(_measured(entry, name=_text(entry, "name")) for entry in plain["others"]),
-        made=dict(plain["made"]),
-    )
-
-
-def _measured(entry: dict[str, Any], name: str | None = None) -> MeasuredCut:
-    return MeasuredCut(
-        cut=Cut.parse(entry["cut"]),
-        precision=entry["precision"],
-        vectors=entry["vectors"],
-        quality=_number(entry, "quality"),
-        timing=Timing(
-            p50_ms=_number(entry, "p50_ms"),
-            p95_ms=_number(entry, "p95_ms"),
-            texts_per_second=_number(entry, "texts_per_second"),
-            noise=_number(entry, "noise"),
-        ),
-        model_mb=_number(entry, "model_mb"),
-        vector_bytes=_whole(entry, "vector_bytes"),
-        name=name,
-    )
-
-
-def _text(entry: dict[str, Any], name: str) -> str:
-    value = entry[name]
-    if not isinstance(value, str):
-        raise TypeError(f"{name} must be a string, not {value!r}")
-    return value
-
-
-def _number(entry: dict[str, Any], name: str) -> float:
-    value = entry[name]
-    # bool is an int in Python, but true is not a measurement.
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name} must be a number, not {value!r}")
-    return float(value)
-
-
-def _whole(entry: dict[str, Any], name: str) -> int:
-    value = entry[name]
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be a whole number, not {value!r}")
-    return value
+        return kind(**values)
+    except DataError as problem:  # each value is what it should be, but not all of them together
+        raise fields.problem(f"is a profile that cannot be used ({reason(problem)})") from None
