@@ -125,3 +125,14 @@ def test_a_profile_of_another_model_is_not_exported(run: RunCommand, profile_fol
     assert ran.code == 2
     assert "fingerprint" in ran.err
     assert not (profile_folder / "small").exists()
+
+
+def test_plan_says_which_depths_are_as_fast_within_the_noise(profile_folder: Path, run: RunCommand) -> None:
+    quiet = made_profile()
+    noisy = [replace(one, timing=replace(one.timing, p95_ms=10 + one.cut.layers / 10, noise=0.2)) for one in quiet.rows]
+    replace(quiet, rows=tuple(noisy)).save("busy.json")
+    said = "as fast within the noise (±20%): 1 layer fp32, 2 layers fp32, 2 layers int8, 3 layers fp32, 3 layers int8"
+    printed = " ".join(run("plan", "busy.json", "--min-quality", "50").out.split())
+    assert "tiny: 1x32 int8" in printed
+    assert said in printed
+    assert "within the noise" not in run("plan", "old.json", "--min-quality", "50").out

@@ -29,7 +29,7 @@ from demitasse.cli.options import (
 )
 from demitasse.cli.outputs import check_writable
 from demitasse.errors import DataError
-from demitasse.planning.budget import PREFER, Budget, NothingFits, neighbours
+from demitasse.planning.budget import PREFER, Budget, NothingFits, as_fast, neighbours
 
 if TYPE_CHECKING:
     from demitasse.encoding.encoder import Encoder
@@ -89,6 +89,7 @@ def plan(  # noqa: PLR0913 - options of a command, each named when used
         typer.echo(f"error: {problem}", err=True)
         raise typer.Exit(1) from None
     cheaper, better = neighbours(among, budget, best, measured.full.quality)
+    tied = as_fast(among, budget, best, measured.full.quality)
     rows = {"best": best, "cheaper": cheaper, "better": better, "full": measured.full}
     if export is not None:
         from demitasse.planning.deploy import planned_model, write_model
@@ -98,7 +99,7 @@ def plan(  # noqa: PLR0913 - options of a command, each named when used
     if as_json:
         typer.echo(json.dumps(_plain(measured, budget, rows, export), indent=2))
     else:
-        _show(measured, budget, rows, export)
+        _show(measured, budget, rows, tied, export)
 
 
 def _check_names(precisions: Sequence[str] | None, vectors: Sequence[str] | None) -> None:
@@ -144,10 +145,23 @@ def _plain(
     }
 
 
-def _show(profile: Profile, budget: Budget, rows: dict[str, MeasuredCut | None], export: Path | None) -> None:
+def _show(
+    profile: Profile,
+    budget: Budget,
+    rows: dict[str, MeasuredCut | None],
+    tied: Sequence[MeasuredCut],
+    export: Path | None,
+) -> None:
     from rich.console import Console
 
-    from demitasse.display.profile_table import near_limit, options_table, print_table, what_quality_is, where
+    from demitasse.display.profile_table import (
+        near_limit,
+        options_table,
+        print_table,
+        said_ties,
+        what_quality_is,
+        where,
+    )
     from demitasse.planning.deploy import commands, python
 
     console, best = Console(), rows["best"]
@@ -155,7 +169,8 @@ def _show(profile: Profile, budget: Budget, rows: dict[str, MeasuredCut | None],
     console.print(f"{profile.model}: {best}", style="bold", highlight=False, markup=False)
     console.print(f"budget: {budget}", highlight=False, markup=False)
     print_table(options_table(profile, rows), console)
-    for line in (what_quality_is(profile), f"measured: {where(profile)}", *near_limit(budget, best)):
+    notes = (*near_limit(budget, best), *said_ties(tied, best))
+    for line in (what_quality_is(profile), f"measured: {where(profile)}", *notes):
         console.print(line, style="dim", highlight=False, markup=False)
     console.print("\nto use it:", highlight=False)
     for line in (*commands(profile, best, export), python(profile, best, export)):

@@ -100,6 +100,17 @@ def near_limit(budget: Budget, measured: MeasuredCut) -> list[str]:
     return warnings
 
 
+def said_ties(tied: Sequence[MeasuredCut], best: MeasuredCut) -> list[str]:
+    """A sentence about the depths that are as fast as the best one within the noise, if there are any."""
+    if not tied:
+        return []
+    noise = max(one.timing.noise for one in (best, *tied))
+    depths = ", ".join(f"{one.cut.layers} layer{'s' * (one.cut.layers != 1)} {one.precision}" for one in tied)
+    return [
+        f"as fast within the noise (±{noise:.0%}): {depths}; p50, then fewer layers decided: measure again to be sure"
+    ]
+
+
 def _notes(profile: Profile, kinds: Sequence[str]) -> list[str]:
     noises = sorted(measured.timing.noise for measured in profile.rows)
     noise = f"{noises[len(noises) // 2]:.0%} (at worst {noises[-1]:.0%})"

@@ -142,7 +142,44 @@ def choose(candidates: Sequence[MeasuredCut], budget: Budget, full_quality: floa
     limits = budget.broken(best, full_quality)
     if limits:
         raise NothingFits(_nothing_fits(budget, limits, best, full_quality), limits, best)
-    return best
+    if budget.preferred != "latency":
+        return best
+    fitting = [candidate for candidate in candidates if not budget.broken(candidate, full_quality)]
+    # Fewer layers are faster, even where noise hides it.
+    tied = sorted(
+        _as_fast(_as_fast(fitting, _p95), _p50), key=lambda one: (one.cut.layers, _costs(one, "vectors", "model"))
+    )
+    return next((one for one in tied if not any(_dominates(other, one) for other in fitting)), best)
+
+
+def as_fast(
+    candidates: Sequence[MeasuredCut], budget: Budget, best: MeasuredCut, full_quality: float
+) -> list[MeasuredCut]:
+    """Where latency decides: a row of every other depth and precision that is as fast as the best within the noise."""
+    fitting = [candidate for candidate in candidates if not budget.broken(candidate, full_quality)]
+    if budget.preferred != "latency":
+        return []
+    tied = {(one.cut.layers, one.precision): one for one in reversed(_as_fast(fitting, _p95))}
+    return [one for key, one in sorted(tied.items()) if key != (best.cut.layers, best.precision)]
+
+
+def _as_fast(candidates: Sequence[MeasuredCut], time: Callable[[MeasuredCut], float]) -> list[MeasuredCut]:
+    """The candidates whose time differs from the shortest by less than the noise of the two."""
+    fastest = min(candidates, key=time)
+    return [one for one in candidates if time(one) <= time(fastest) * (1 + max(one.timing.noise, fastest.timing.noise))]
+
+
+def _p50(measured: MeasuredCut) -> float:
+    return measured.timing.p50_ms
+
+
+def _p95(measured: MeasuredCut) -> float:
+    return measured.timing.p95_ms
+
+
+def _dominates(one: MeasuredCut, other: MeasuredCut) -> bool:
+    ours, theirs = _costs(one), _costs(other)
+    return ours != theirs and all(a <= b for a, b in zip(ours, theirs, strict=True))
 
 
 def neighbours(
@@ -155,12 +192,18 @@ def neighbours(
     axis = budget.preferred if budget.preferred != "quality" else _LIMITED[next(iter(budget.limits), "latency_ms")]
     lifted = {limit for limit, on in _LIMITED.items() if on == axis} | {"quality"}
     allowed = [candidate for candidate in candidates if {*budget.broken(candidate, full_quality)} <= lifted]
-    cheaper = [candidate for candidate in allowed if candidate.cost(axis) < best.cost(axis)]
+    cheaper = [candidate for candidate in allowed if _costs_less(candidate, best, axis)]
     better = [candidate for candidate in allowed if candidate.quality > best.quality]
     return (
         min(cheaper, key=lambda candidate: _costs(candidate, "quality", axis), default=None),
         min(better, key=lambda candidate: _costs(candidate, axis, "quality"), default=None),
     )
+
+
+def _costs_less(one: MeasuredCut, other: MeasuredCut, axis: str) -> bool:
+    """Whether it does; a latency that is lower by less than the noise is not."""
+    noise = max(one.timing.noise, other.timing.noise) if axis == "latency" else 0.0
+    return one.cost(axis) * (1 + noise) < other.cost(axis)
 
 
 def _costs(measured: MeasuredCut, *first: str) -> list[float]:

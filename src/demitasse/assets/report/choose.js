@@ -55,7 +55,30 @@ function choose(rows, budget, fullQuality) {
     for (const limit of beyond) far += excess(budget, row, limit, fullQuality);
     return [beyond.length, far, ...costs(row, preferred(budget))];
   });
-  return { row: best, broken: broken(budget, best, fullQuality) };
+  const beyond = broken(budget, best, fullQuality);
+  if (preferred(budget) !== "latency" || beyond.length) return { row: best, broken: beyond };
+  const fitting = rows.filter(row => !broken(budget, row, fullQuality).length);
+  // Fewer layers are faster, even where noise hides it.
+  const tied = asFast(asFast(fitting, row => row.p95_ms), row => row.p50_ms);
+  const beaten = row => fitting.some(other => dominates(costs(other), costs(row)));
+  const key = row => [parseInt(row.cut, 10), ...costs(row, "vectors", "model")];
+  return { row: least(tied.filter(row => !beaten(row)), key) || best, broken: [] };
+}
+
+// The rows whose time differs from the shortest by less than the noise of the two.
+function asFast(rows, time) {
+  const fastest = least(rows, row => [time(row)]);
+  return rows.filter(row => time(row) <= time(fastest) * (1 + Math.max(row.noise, fastest.noise)));
+}
+
+function dominates(ours, theirs) {
+  return ours.every((cost, axis) => cost <= theirs[axis]) && ours.some((cost, axis) => cost < theirs[axis]);
+}
+
+// Whether a row costs less than another; a latency that is lower by less than the noise does not.
+function costsLess(row, other, axis) {
+  const noise = axis === "latency" ? Math.max(row.noise, other.noise) : 0;
+  return COST[axis](row) * (1 + noise) < COST[axis](other);
 }
 
 // A limit that the row is within: rounded towards looser, so that it really fits.
@@ -72,7 +95,7 @@ function neighbours(rows, budget, best, fullQuality) {
   const lifted = limit => limit === "quality" || LIMITED[limit] === axis;
   const open = rows.filter(row => broken(budget, row, fullQuality).every(lifted));
   return {
-    cheaper: least(open.filter(row => COST[axis](row) < COST[axis](best)), row => costs(row, "quality", axis)),
+    cheaper: least(open.filter(row => costsLess(row, best, axis)), row => costs(row, "quality", axis)),
     better: least(open.filter(row => row.quality > best.quality), row => costs(row, axis, "quality")),
   };
 }
@@ -100,8 +123,5 @@ function before(a, b) {
 // The rows that no other row dominates on the axes.
 function front(rows, axes = AXES) {
   const stands = rows.map(row => axes.map(axis => COST[axis](row)));
-  const beaten = ours => stands.some(
-    theirs => theirs.every((cost, axis) => cost <= ours[axis]) && theirs.some((cost, axis) => cost < ours[axis])
-  );
-  return rows.filter((row, place) => !beaten(stands[place]));
+  return rows.filter((row, place) => !stands.some(theirs => dominates(theirs, stands[place])));
 }
