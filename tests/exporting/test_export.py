@@ -29,7 +29,7 @@ def test_fp32_blocks_match_torch_at_every_depth(name: str, model_folder: Callabl
     modes = "last" if name == "Qwen3" else "mean"
     # Two layers: one that gets the embeddings and one that gets the states of a layer; of ModernBERT's two kinds, both.
     encoder = load(model_folder(name, modes=modes), device="cpu").cut(layers=2)
-    done = export(encoder, tmp_path / "blocks", sentences=zoo.sentences(200))
+    done = export(encoder, tmp_path / "blocks", format="blocks", sentences=zoo.sentences(200))
     assert done.max_difference < 1e-5
     blocks = load(tmp_path / "blocks")
     cuts = grid(range(3), [8, 32])
@@ -89,7 +89,7 @@ def test_the_sentence_transformers_format_opens_there(fitted: Encoder, tmp_path:
 def test_pooling_that_leaves_the_prompt_out(encoder: Encoder, tmp_path: Path) -> None:
     pooling = replace(encoder.pooling, modes=("mean", "cls"), include_prompt=False)
     apart = replace(encoder.cut(layers=1), pooling=pooling, dims=64)
-    export(apart, tmp_path / "blocks", sentences=zoo.sentences(200))
+    export(apart, tmp_path / "blocks", format="blocks", sentences=zoo.sentences(200))
     blocks = load(tmp_path / "blocks")
     for prompt in ("query", None):
         expected = apart.encode(TEXTS, prompt_name=prompt)
@@ -99,7 +99,7 @@ def test_pooling_that_leaves_the_prompt_out(encoder: Encoder, tmp_path: Path) ->
 def test_what_does_not_match_torch_is_not_written(model_folder: Callable[..., Path], tmp_path: Path) -> None:
     encoder = load(model_folder("DeBERTa-v2"), device="cpu").cut(layers=1)  # with a convolution after the first layer
     with pytest.raises(FolderError, match=r"differs from torch by .* so nothing was written"):
-        export(encoder, tmp_path / "blocks", sentences=zoo.sentences(200))
+        export(encoder, tmp_path / "blocks", format="blocks", sentences=zoo.sentences(200))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -126,7 +126,7 @@ def test_bad_requests_are_named(encoder: Encoder, tmp_path: Path) -> None:
 
 
 def test_attention_is_one_operator(encoder: Encoder, tmp_path: Path) -> None:
-    export(encoder.cut(layers=1), tmp_path / "blocks", sentences=zoo.sentences(200))
+    export(encoder.cut(layers=1), tmp_path / "blocks", format="blocks", sentences=zoo.sentences(200))
     operators = [node.op_type for node in onnx.load(tmp_path / "blocks" / "layer_1.onnx").graph.node]
     assert operators.count("Attention") == 1
     assert not {"Transpose", "Reshape", "Softmax"} & set(operators)

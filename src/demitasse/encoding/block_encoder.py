@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,10 +15,11 @@ from tokenizers import Tokenizer
 
 from demitasse.cut import Cut
 from demitasse.encoding.batching import pace, token_batches, windows
-from demitasse.encoding.block_files import TOKENIZER, Blocks, names_at
+from demitasse.encoding.block_files import TOKENIZER, Blocks, files_at
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.fingerprints import fingerprint, reading
-from demitasse.encoding.manifest import MANIFEST, Manifest
+from demitasse.encoding.listed_files import ListedFiles
+from demitasse.encoding.manifest import Manifest, own_files
 from demitasse.encoding.ort_sessions import PROVIDERS, choose_provider
 from demitasse.encoding.packed_tokens import Batch, PackedTokens
 from demitasse.encoding.pooling import Pooling, without_prompt
@@ -55,6 +55,11 @@ class BlockEncoder(Encoder):
         return self.manifest.record
 
     @property
+    def folder(self) -> Path:  # type: ignore[override]
+        """The folder it was loaded from."""
+        return self.manifest.folder
+
+    @property
     def architecture(self) -> str:
         """The class of the exported model, such as `BertModel`."""
         return self.manifest.architecture
@@ -87,22 +92,21 @@ class BlockEncoder(Encoder):
     @cached_property
     def fingerprint(self) -> str:
         """Names everything that makes the vectors; the weights were fingerprinted when they were exported."""
-        tokenizer = (self.blocks.folder / TOKENIZER).read_text(encoding="utf-8")
+        tokenizer = self.blocks.files.read(TOKENIZER).decode()
         facts = [self.blocks.fingerprint, self.precision, str(self.full), repr(self.pooling)]
         return fingerprint([*facts, reading(self.reader, tokenizer)])
 
     def model_bytes(self, cut: Cut) -> int:
         """How many bytes of blocks are opened to run `cut`."""
         layers = [f"layer_{layer}" for layer in range(1, cut.layers + 1)]
-        return sum(self.blocks.sizes[f"{name}.onnx"] for name in ["embeddings", *layers, f"exit_{cut.layers}"])
+        return sum(self.blocks.files.sizes[f"{name}.onnx"] for name in ["embeddings", *layers, f"exit_{cut.layers}"])
 
-    def save(self, folder: str | Path) -> None:
+    def save(self, folder: str | Path, *, force: bool = False) -> None:
         """Write this encoder as a folder of the blocks it needs."""
-        with new_folder(Path(folder), MANIFEST) as aside:
-            files = [TOKENIZER, *(f"{name}.onnx" for name in names_at(self.layers))]
-            for name in files:
-                shutil.copyfile(self.blocks.folder / name, aside / name)
-            manifest = self.manifest.narrowed(self.full, aside, self.max_seq_length).with_files(files)
+        with new_folder(Path(folder), own_files, self.folder, force=force) as aside:
+            for name in files_at(self.layers):
+                (aside / name).write_bytes(self.blocks.files.read(name))
+            manifest = self.manifest.narrowed(self.full, aside, self.max_seq_length).with_files()
             manifest.write()
             open_blocks(manifest)
 
@@ -194,15 +198,18 @@ def open_blocks(manifest: Manifest, device: str | None = None, dtype: str | None
             "load the model they were exported from"
         )
     full, reading = manifest.full, manifest.reading
-    blocks = Blocks(folder, manifest.fingerprint, manifest.files, choose_provider(device))
+    blocks = Blocks(ListedFiles(manifest), manifest.fingerprint, choose_provider(device))
     blocks.check(full.layers)
-    reader = Reader(_read_tokenizer(folder / TOKENIZER, reading["max_tokens"]), **reading)
+    reader = Reader(_read_tokenizer(blocks.files, reading["max_tokens"]), **reading)
     return BlockEncoder(blocks, reader, manifest.pooling, full.layers, full.dims, manifest)
 
 
-def _read_tokenizer(path: Path, max_tokens: int) -> BatchTokenizer:
+def _read_tokenizer(files: ListedFiles, max_tokens: int) -> BatchTokenizer:
+    content = files.read(TOKENIZER)
     try:
-        tokenizer = Tokenizer.from_file(str(path))
+        tokenizer = Tokenizer.from_buffer(content)
         return fastest_tokenizer(tokenizer, max_tokens, (tokenizer.truncation or {}).get("direction", "right"))
     except Exception as problem:  # tokenizers raises plain Exception
-        raise FolderError(f"{path} cannot be read ({reason(problem)}); copy or export the model again") from problem
+        raise FolderError(
+            f"{files.folder / TOKENIZER} cannot be read ({reason(problem)}); copy or export the model again"
+        ) from problem

@@ -12,12 +12,11 @@ Every block carries the fingerprint of the weights, so that blocks of two models
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import onnxruntime as ort
 
+from demitasse.encoding.listed_files import ListedFiles
 from demitasse.encoding.ort_sessions import Values, open_session, run
 from demitasse.errors import FolderError, reason
 
@@ -31,13 +30,17 @@ def names_at(depth: int) -> list[str]:
     return ["embeddings", *layers, *(f"exit_{exit_}" for exit_ in range(depth + 1))]
 
 
+def files_at(depth: int) -> list[str]:
+    """The files that a model of `depth` layers needs, besides its manifest."""
+    return [TOKENIZER, *(f"{name}.onnx" for name in names_at(depth))]
+
+
 @dataclass(frozen=True, eq=False)
 class Blocks:
     """The blocks of a folder, each opened when it is first run and then reused."""
 
-    folder: Path
+    files: ListedFiles
     fingerprint: str
-    sizes: Mapping[str, int]  # bytes of each file
     provider: str
     _open: dict[str, ort.InferenceSession] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -58,31 +61,18 @@ class Blocks:
 
     def check(self, depth: int) -> None:
         """Refuse a folder where a file that `depth` layers need is missing or incomplete."""
-        if depth > len(self.sizes):  # before names are made of any number that a manifest may say
+        sizes, folder = self.files.sizes, self.files.folder
+        if depth > len(sizes):  # before names are made of any number that a manifest may say
             raise FolderError(
-                f"{self.folder} says {depth} layers and lists {len(self.sizes)} files; copy or export the model again"
+                f"{folder} says {depth} layers and lists {len(sizes)} files; copy or export the model again"
             )
-        for name in [TOKENIZER, *(f"{block}.onnx" for block in names_at(depth))]:
-            self._check_file(name)
-
-    def _check_file(self, name: str) -> None:
-        path = self.folder / name
-        try:
-            size = path.stat().st_size
-        except OSError as problem:
-            raise FolderError(
-                f"{path} cannot be read ({problem.strerror}); copy or export the model again"
-            ) from problem
-        if size != self.sizes.get(name):
-            raise FolderError(
-                f"{path} has {size} bytes and should have {self.sizes.get(name)}; copy or export the model again"
-            )
+        for name in files_at(depth):
+            self.files.check_size(name)
 
     def _open_session(self, name: str) -> ort.InferenceSession:
-        path = self.folder / f"{name}.onnx"
-        self._check_file(path.name)
+        path, content = self.files.folder / f"{name}.onnx", self.files.read(f"{name}.onnx")
         try:
-            session = open_session(str(path), self.provider)
+            session = open_session(content, self.provider)
         except Exception as problem:  # onnxruntime has an error class for every occasion
             raise FolderError(
                 f"{path} cannot be opened ({reason(problem)}); copy or export the model again"

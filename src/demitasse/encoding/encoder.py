@@ -45,6 +45,7 @@ class Encoder(ABC):
     pooling: Pooling
     dims: int
     record: Mapping[str, Any]  # where it comes from, what was fitted or trained
+    folder: Path | None  # it was loaded from
 
     @property
     @abstractmethod
@@ -127,8 +128,12 @@ class Encoder(ABC):
         """The vectors of each window of `texts`, with `prefix` before each, at each of `cuts`."""
 
     @abstractmethod
-    def save(self, folder: str | Path) -> None:
-        """Write this encoder as a folder that `demitasse.load` opens."""
+    def save(self, folder: str | Path, *, force: bool = False) -> None:
+        """Write this encoder as a folder that `demitasse.load` opens, completely or not at all.
+
+        A folder that has files of yours in it, or that this encoder was loaded from, is refused; with `force` the
+        model's files in it are replaced, and yours are kept.
+        """
 
     def cut(self, layers: int | Cut | None = None, dims: int | None = None) -> Self:
         """An encoder of the first `layers` and `dims` (all of them if left out) that shares this one's weights.

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from demitasse.encoding.block_encoder import open_blocks
 from demitasse.encoding.encoder import Encoder
+from demitasse.encoding.listed_files import is_replaced
 from demitasse.encoding.manifest import Manifest
 from demitasse.errors import FolderError
 from demitasse.extras import TORCH, need
@@ -15,6 +16,7 @@ from demitasse.host.machine import checked_threads
 
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 _HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors", "*.onnx"]
+_TRIES = 20  # to read a folder that another process replaces meanwhile
 _NOT_DOWNLOADED = ["onnx/*", "openvino/*", "coreml/*", "*.bin", "*.pt", "*.pkl"]
 
 
@@ -52,7 +54,23 @@ def load(
 def _open(model: str | Path | None, device: str | None, dtype: str | None) -> Encoder:
     # Absolute, since blocks are opened when they are first needed, and the working directory may be another by then.
     folder = BUILT_IN if model is None else _local_folder(model).absolute()
-    manifest = Manifest.read(folder)
+    name = folder.name if Path(str(model)).exists() else str(model)
+    for _ in range(_TRIES):
+        manifest = Manifest.read(folder)
+        try:
+            encoder = _open_as_it_is(folder, manifest, device, dtype, name)
+        except FolderError:
+            if not is_replaced(manifest, folder):
+                raise
+        else:
+            if not is_replaced(manifest, folder):
+                return encoder
+    raise FolderError(f"{folder} is replaced again and again by another process; load it when that has ended")
+
+
+def _open_as_it_is(
+    folder: Path, manifest: Manifest | None, device: str | None, dtype: str | None, name: str
+) -> Encoder:
     if manifest is not None and manifest.kind == "blocks":
         return open_blocks(manifest, device, dtype)
     if manifest is not None and manifest.kind == "onnx":
@@ -60,7 +78,6 @@ def _open(model: str | Path | None, device: str | None, dtype: str | None) -> En
     need(f"loading {folder.name}, which is not a folder of blocks,", TORCH)
     from demitasse.torch_model.model_folder import read
 
-    name = folder.name if Path(str(model)).exists() else str(model)
     return read(folder, device, dtype, name)
 
 

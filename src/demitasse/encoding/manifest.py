@@ -7,11 +7,16 @@
 
 A model on torch adds `head` (the steps that depths without an exit use) and `matryoshka_dimensions` (the dims worth
 offering). An export adds `kind` ("blocks" or "onnx"), `fingerprint`, `precision`, `architecture`, `pooling`, `reader`
-(how texts are read), `files` (bytes of each) and `against_torch` (how the export compared with torch).
+(how texts are read) and `against_torch` (how the export compared with torch).
+
+Both have `files` (the bytes of every file of the folder but the manifest) and `sha256` (the hash of each). Folders
+written before there were hashes are checked by what they have.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -99,9 +104,15 @@ class Manifest:
         }
         return cls(folder, fields)
 
-    def with_files(self, names: Iterable[str]) -> Manifest:
-        """The same with the size of each of these files of its folder."""
-        return self._plus(files={name: (self.folder / name).stat().st_size for name in names})
+    def with_files(self) -> Manifest:
+        """The same with the size and the hash of every file that its folder has now."""
+        paths = {path.relative_to(self.folder).as_posix(): path for path in self.folder.rglob("*") if path.is_file()}
+        paths.pop(MANIFEST, None)
+        names = sorted(paths)
+        return self._plus(
+            files={name: paths[name].stat().st_size for name in names},
+            sha256={name: sha256_of(paths[name]) for name in names},
+        )
 
     def with_comparison(self, sentences: int, max_difference: float, mean_cosine: Mapping[int, float]) -> Manifest:
         """The same with how the export compared with torch on so many sentences, cosines by depth."""
@@ -115,7 +126,7 @@ class Manifest:
             "full": str(full),
             "exits": [depth for depth in self.exits if depth <= full.layers],
             "cuts": _cuts_within(full, self.fields.get("cuts") or ()),
-            "reader": {**self.reading, "max_tokens": max_tokens},
+            "reader": {**self.fields["reader"], "max_tokens": max_tokens},
         }
         if self._fields.has("against_torch"):
             compared = self._fields.inside("against_torch")
@@ -126,9 +137,9 @@ class Manifest:
 
     def check(self) -> None:
         """Refuse a manifest with a field that cannot be used, at once and not when it is first needed."""
-        _ = self.full, self.exits, self.record
+        _ = self.full, self.exits, self.record, self.sha256
         if self.kind is None:
-            _ = self.head
+            _ = self.head, self.files if self.lists_files else {}
         else:
             _ = self.fingerprint, self.precision, self.architecture, self.pooling, self.reading, self.files
 
@@ -215,9 +226,19 @@ class Manifest:
         return reading
 
     @property
+    def lists_files(self) -> bool:
+        """Whether it says which files the folder has; that of a model on torch did not always."""
+        return self._fields.has("files")
+
+    @property
     def files(self) -> dict[str, int]:
-        """The size in bytes of each exported file."""
+        """The size in bytes of each file."""
         return self._fields.whole_of("files")
+
+    @property
+    def sha256(self) -> dict[str, str]:
+        """The hash of each file; none in a folder written before there were hashes."""
+        return self._fields.text_of("sha256") if self._fields.has("sha256") else {}
 
     @property
     def _fields(self) -> Fields:
@@ -225,6 +246,24 @@ class Manifest:
 
     def _plus(self, **changed: Any) -> Manifest:
         return replace(self, fields={**self.fields, **changed})
+
+
+def own_files(folder: Path) -> set[str]:
+    """The files of `folder` that demitasse wrote, as relative POSIX paths; none if it is not a demitasse folder."""
+    try:
+        fields = json.loads((folder / MANIFEST).read_bytes())
+    except OSError:
+        return set()
+    except (ValueError, RecursionError):
+        fields = None
+    listed = fields.get("files") if isinstance(fields, dict) else None
+    return {MANIFEST, *(listed if isinstance(listed, dict) else ())}
+
+
+def sha256_of(path: Path) -> str:
+    """The hash of a file, which is read piece by piece."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _cuts_within(full: Cut, fitted: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -53,7 +53,9 @@ def open_session(model: str | bytes, provider: str = PROVIDERS["cpu"]) -> ort.In
         # Batches differ in shape, so what onnxruntime keeps for the next batch of the same shape is never used.
         options.enable_cpu_mem_arena = options.enable_mem_pattern = False
     providers = [provider] if provider == PROVIDERS["cpu"] else [provider, PROVIDERS["cpu"]]
-    return ort.InferenceSession(model, options, providers=providers)
+    session = ort.InferenceSession(model, options, providers=providers)
+    session._model_bytes = None  # kept only to change the provider later, and as large as the model
+    return session
 
 
 def run(session: ort.InferenceSession, values: Mapping[str, npt.NDArray[Any]]) -> Values:

@@ -19,7 +19,7 @@ from demitasse.cut import Cut
 from demitasse.encoding.block_encoder import open_blocks
 from demitasse.encoding.block_files import FINGERPRINT, TOKENIZER, names_at
 from demitasse.encoding.encoder import Encoder
-from demitasse.encoding.manifest import MANIFEST, Manifest
+from demitasse.encoding.manifest import Manifest, own_files
 from demitasse.encoding.ort_sessions import Values, run_model
 from demitasse.encoding.precision import EXPORT_FORMATS
 from demitasse.encoding.vectors import Vectors
@@ -29,6 +29,7 @@ from demitasse.exporting.int8 import quantized
 from demitasse.host.atomic import new_folder
 from demitasse.host.bundled import corpus
 from demitasse.host.progress import progress_bar
+from demitasse.host.replacing import check_replaceable
 from demitasse.torch_model.torch_encoder import TorchEncoder
 
 FP32_BOUND = 1e-4  # maximum difference of any number in any vector
@@ -60,9 +61,10 @@ def export(
     encoder: Encoder,
     out: str | Path,
     *,
-    format: str = "blocks",
+    format: str = "blocks-int8",
     sentences: Iterable[str] | None = None,
     progress: bool | None = None,
+    force: bool = False,
 ) -> Exported:
     """Write `encoder` to the folder `out` in one of the formats, completely or not at all.
 
@@ -73,15 +75,16 @@ def export(
     - `sentence-transformers`: what `save` writes.
 
     `sentences`, of the kind you will encode, are used to calibrate int8 and to compare with torch; without them, the
-    sentences that come with demitasse are.
+    sentences that come with demitasse are. A folder that has files of yours in it, or that `encoder` was loaded from,
+    is refused; with `force` the model's files in it are replaced, and yours are kept.
 
     >>> export(encoder.cut(layers=1), out, format="blocks").max_difference < 1e-4
     True
     """
-    return export_traced(encoder, out, None, format=format, sentences=sentences, progress=progress)
+    return export_traced(encoder, out, None, format=format, sentences=sentences, progress=progress, force=force)
 
 
-def export_traced(
+def export_traced(  # noqa: PLR0913 - those of export, and one
     encoder: Encoder,
     out: str | Path,
     traced: Path | None,
@@ -89,6 +92,7 @@ def export_traced(
     format: str,
     sentences: Iterable[str] | None = None,
     progress: bool | None = None,
+    force: bool = False,
 ) -> Exported:
     """What `export` does; `traced`, a folder of fp32 blocks of the same encoder, saves tracing it again."""
     if format not in EXPORT_FORMATS:
@@ -96,22 +100,23 @@ def export_traced(
     if not isinstance(encoder, TorchEncoder):
         raise DataError("an encoder of blocks cannot be exported again; load the model it was exported from")
     if format == "sentence-transformers":
-        encoder.save(out)  # which does its own comparison
+        encoder.save(out, force=force)  # which does its own comparison
         depths = {encoder.full.layers: 1.0}
         return Exported(Path(out), format, encoder.full, 0.0, depths, _size(Path(out)))
+    check_replaceable(Path(out), own_files, encoder.folder, force=force)  # before the sentences are read
     _check_tokenizer(encoder)
     checks, calibration = _split(corpus() if sentences is None else list(sentences))
     precision, as_blocks = "int8" if format.endswith("int8") else "fp32", format.startswith("blocks")
     feeds = list(_unpadded(encoder, calibration)) if precision == "int8" else []
     graphs, steps = (_blocks, 2 * len(names_at(encoder.full.layers))) if as_blocks else (_whole, 2)
-    with new_folder(Path(out), MANIFEST) as aside:
+    with new_folder(Path(out), own_files, encoder.folder, force=force) as aside:
         manifest = Manifest.of_export(aside, encoder, format.removesuffix("-int8"), precision)
         with progress_bar("exporting", steps, show=progress) as advance:
             for name, graph in graphs(encoder, traced, feeds, advance):
                 _write_graph(graph, aside / f"{name}.onnx", manifest.fingerprint)
                 advance(1)
         _write_tokenizer(encoder, aside)
-        manifest = manifest.with_files(sorted(path.name for path in aside.iterdir()))
+        manifest = manifest.with_files()
         vectors = _blocks_vectors(encoder, manifest, checks) if as_blocks else _whole_vectors(encoder, aside, checks)
         difference, cosines = _compared(vectors, checks, encoder, precision)
         manifest.with_comparison(len(checks), difference, cosines).write()

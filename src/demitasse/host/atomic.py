@@ -1,74 +1,128 @@
-"""Files and folders that appear complete or not at all: written aside, then moved into place."""
+"""Files and folders that appear complete or not at all: written aside, then moved into place.
+
+Killed at any point, a target is absent, as it was, or complete; the next write to it sweeps what was left beside it.
+A full disk, and any other error of the file system, is one sentence.
+"""
 
 from __future__ import annotations
 
-import errno
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from demitasse.errors import FolderError
-
-_FOLDERS_CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # what some network file systems answer
+from demitasse.host.disk_sync import sync
+from demitasse.host.exchange import exchange
+from demitasse.host.full_disk import naming_full_disk
+from demitasse.host.leftovers import OLD, PART, hold, make_beside, remove, sweep
+from demitasse.host.replacing import OwnFiles, check_replaceable, keep, others_files
 
 
 @contextmanager
 def new_file(target: Path) -> Iterator[BinaryIO]:
-    """A file to write: it replaces `target` when the block ends without an error, and is removed otherwise."""
-    with _naming(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, aside = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(aside, 0o666 & ~_umask())
-        os.replace(aside, target)
-    except BaseException:  # Ctrl-C too
-        Path(aside).unlink(missing_ok=True)
-        raise
+    """A file to write: it replaces `target` when the block ends without an error, and is removed otherwise.
+
+    A link stays, and the file it points to is replaced. What is no file, such as a pipe, is written to directly.
+    """
+    if target.is_dir():
+        raise FolderError(f"{target} is a folder; give a file name")
+    with naming_full_disk(target):
+        if target.exists() and not target.is_file():
+            with _naming(target):
+                file = target.open("wb")
+            with file:
+                yield file
+            return
+        real = Path(os.path.realpath(target))
+        with ExitStack() as at_the_end:
+            with _naming(target):
+                aside = _aside(real, at_the_end, folder=False)
+            try:
+                with aside.open("wb") as file:
+                    yield file
+                    with _naming(target):
+                        file.flush()
+                        os.fsync(file.fileno())
+                with _naming(target):
+                    _copy_mode(real, aside)
+                    os.replace(aside, real)
+                    sync(real.parent)
+            except BaseException:  # Ctrl-C too
+                remove(aside)
+                raise
 
 
 @contextmanager
-def new_folder(target: Path, mark: str) -> Iterator[Path]:
+def new_folder(target: Path, own_files: OwnFiles, source: Path | None = None, *, force: bool = False) -> Iterator[Path]:
     """A folder to fill: it replaces `target` when the block ends without an error, and is removed otherwise.
 
-    An existing `target` is replaced only if it is empty or has the file `mark`, that is, if demitasse wrote it.
-    Killed at any point, `target` is absent, as it was, or complete.
+    `check_replaceable` says what is refused. What is in `target` that `own_files` does not name is kept.
     """
-    if target.exists() and not _replaceable(target, mark):
-        raise FolderError(
-            f"{target} exists and is not a demitasse model; choose a new folder, or remove it yourself first"
-        )
-    parent = target.parent
-    with _naming(target):
-        parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=parent))
-    try:
-        os.chmod(aside, 0o777 & ~_umask())
-        yield aside
-        for path in aside.rglob("*"):
-            _sync(path)
-        old = None
-        if target.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".old", dir=parent))
-            os.rename(target, old / target.name)
+    check_replaceable(target, own_files, source, force=force)
+    real = Path(os.path.realpath(target))
+    with naming_full_disk(target), ExitStack() as at_the_end:
+        with _naming(target):
+            aside = _aside(real, at_the_end, folder=True)
+        try:
+            yield aside
+            with _naming(target):
+                _put(aside, real, own_files)
+        finally:  # what was not finished, or what was replaced
+            remove(aside)
+
+
+def _aside(target: Path, at_the_end: ExitStack, *, folder: bool) -> Path:
+    """A new file or folder beside `target`, which no other process sweeps before the end."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    sweep(target.parent, target.name)
+    # Made by os.open and os.mkdir, since what tempfile makes has not the usual permissions.
+    make = os.mkdir if folder else (lambda path: os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)))
+    aside, unlock = make_beside(target, PART, make)
+    at_the_end.callback(unlock)
+    return aside
+
+
+def _put(aside: Path, target: Path, own_files: OwnFiles) -> None:
+    """Make `aside` the new `target`; what was replaced may be found at `aside` then."""
+    others = others_files(target, own_files)
+    written = [path for path in aside.rglob("*") if path.is_file()]
+    keep(others, target, aside)
+    for path in (*written, *(path for path in aside.rglob("*") if path.is_dir()), aside):
+        sync(path)
+    _copy_mode(target, aside)
+    if not target.exists():
         os.rename(aside, target)
-        _sync(parent)
-    except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
-        raise
-    if old is not None:
-        shutil.rmtree(old, ignore_errors=True)
+    else:
+        with ExitStack() as at_the_end:
+            at_the_end.callback(hold(target, wait=False))  # so that nobody sweeps it while it is called `aside`
+            if exchange(aside, target):
+                try:  # once more, for what others wrote meanwhile
+                    keep(others_files(aside, own_files), aside, target)
+                except BaseException:
+                    exchange(aside, target)
+                    raise
+            else:
+                _replace_by_two_renames(aside, target, own_files)
+    sync(target.parent)
 
 
-def _replaceable(target: Path, mark: str) -> bool:
-    return target.is_dir() and ((target / mark).is_file() or not any(target.iterdir()))
+def _replace_by_two_renames(aside: Path, target: Path, own_files: OwnFiles) -> None:
+    """The same where folders cannot be exchanged: for a moment there is no `target`, but a name to put back."""
+    beside, unlock = make_beside(target, OLD, os.mkdir)
+    old = beside / target.name
+    with ExitStack() as at_the_end:
+        at_the_end.callback(unlock)
+        try:
+            os.rename(target, old)
+            os.rename(aside, target)
+        finally:
+            if old.exists() and not target.exists():
+                os.rename(old, target)
+            if old.exists():  # replaced, by this process or by another
+                keep(others_files(old, own_files), old, target)
+            remove(beside)
 
 
 @contextmanager
@@ -80,27 +134,7 @@ def _naming(target: Path) -> Iterator[None]:
         raise FolderError(f"cannot write {target} ({problem.strerror}); choose a folder you may write to") from problem
 
 
-def _sync(path: Path) -> None:
-    """Wait until `path` is on the disk; a folder only where the platform can."""
-    folder = path.is_dir()
-    try:
-        # Windows flushes only what is open for writing, and POSIX does not let a read-only file be opened that way.
-        handle = os.open(path, os.O_RDONLY if folder or os.name != "nt" else os.O_RDWR)
-    except PermissionError:
-        if folder:  # Windows opens no folder; what was written is complete all the same
-            return
-        raise
-    try:
-        os.fsync(handle)
-    except OSError as problem:
-        if not (folder and problem.errno in _FOLDERS_CANNOT_SYNC):
-            raise
-    finally:
-        os.close(handle)
-
-
-def _umask() -> int:
-    # The only way to read it is to set it.
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _copy_mode(target: Path, aside: Path) -> None:
+    """Give `aside` the permissions of what it replaces."""
+    if target.exists():
+        os.chmod(aside, target.stat().st_mode & 0o7777 | (0o700 if target.is_dir() else 0))

@@ -12,15 +12,19 @@ A demitasse folder is a sentence-transformers folder plus two files:
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from safetensors.numpy import save_file
 
 from demitasse.cut import usual_dims
 from demitasse.encoding.exits import Exit
-from demitasse.encoding.manifest import MANIFEST, Manifest
+from demitasse.encoding.listed_files import ListedFiles
+from demitasse.encoding.manifest import MANIFEST, Manifest, own_files
 from demitasse.encoding.reader import Reader
 from demitasse.errors import FolderError
 from demitasse.host.atomic import new_folder
@@ -43,8 +47,13 @@ def read(folder: Path, device: str | None, dtype: str | None, name: str) -> Torc
     >>> read(folder, "cpu", None, "tiny")
     Encoder(3x32, BertModel, mean, cpu)
     """
-    chosen = choose_device(device)
     manifest = Manifest.read(folder)
+    listed = ListedFiles(manifest).checked() if manifest is not None and manifest.lists_files else nullcontext()
+    with listed:
+        return replace(_read(folder, manifest, choose_device(device), dtype, name), folder=folder)
+
+
+def _read(folder: Path, manifest: Manifest | None, chosen: torch.device, dtype: str | None, name: str) -> TorchEncoder:
     layout = read_layout(folder)
     backbone = find_backbone(read_model(str(layout.transformer), choose_dtype(dtype, chosen), chosen))
     tokenizer = tokenizer_at(str(layout.transformer))
@@ -70,7 +79,7 @@ def read(folder: Path, device: str | None, dtype: str | None, name: str) -> Torc
     return encoder
 
 
-def save(encoder: TorchEncoder, folder: str | Path) -> None:
+def save(encoder: TorchEncoder, folder: str | Path, *, force: bool = False) -> None:
     """Write `encoder` to `folder`, completely or not at all.
 
     What was written is loaded again and must give the same vectors before it replaces the folder.
@@ -85,7 +94,7 @@ def save(encoder: TorchEncoder, folder: str | Path) -> None:
         raise FolderError(
             f"a {backbone.name} of 0 layers cannot be saved, since transformers cannot run one; keep at least 1 layer"
         )
-    with new_folder(target, MANIFEST) as aside:
+    with new_folder(target, own_files, encoder.folder, force=force) as aside:
         _write_transformer(encoder, aside)
         head = as_modules(encoder.readout(encoder.full.layers), encoder.state_dims, encoder.dims)
         reader = encoder.reader
@@ -101,7 +110,7 @@ def save(encoder: TorchEncoder, folder: str | Path) -> None:
         write_layout(aside, layout, backbone.width)
         save_file(_exit_tensors(encoder), aside / _EXITS)
         activations = [step.activation if isinstance(step, Dense) else None for step in encoder.head]
-        Manifest.of_torch_model(aside, encoder, activations).write()
+        Manifest.of_torch_model(aside, encoder, activations).with_files().write()
         _check_copy(encoder, aside)
 
 

@@ -50,6 +50,7 @@ class TorchEncoder(Encoder):
     head: Readout = ()
     exits: Mapping[int, Exit] = field(default_factory=dict)
     record: Mapping[str, Any] = field(default_factory=dict)
+    folder: Path | None = None
 
     @property
     def full(self) -> Cut:
@@ -123,11 +124,11 @@ class TorchEncoder(Encoder):
         runner, prefix = self.cut(layers=max(depths)), self.reader.prefix(prompt_name, prompt)
         return runner._window_states(list(checked(text_series(texts))), depths, prefix)
 
-    def save(self, folder: str | Path) -> None:
+    def save(self, folder: str | Path, *, force: bool = False) -> None:
         """Write this encoder as a folder that `demitasse.load` and plain sentence-transformers open."""
         from demitasse.torch_model.model_folder import save
 
-        save(self, folder)
+        save(self, folder, force=force)
 
     def model_bytes(self, cut: Cut) -> int:
         """How many bytes of weights the model saved at `cut` has, with its readout."""
