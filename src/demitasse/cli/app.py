@@ -31,7 +31,6 @@ app = typer.Typer(
     name="demitasse",
     help="One sentence-embedding model, cut to any size.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

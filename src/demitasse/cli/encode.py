@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from demitasse.cli.models import load_model
-from demitasse.cli.options import REPEATABLE, CutOption, DeviceOption, ModelOption
+from demitasse.cli.options import REPEATABLE, VECTOR_KINDS, CutOption, DeviceOption, ModelOption
 from demitasse.cli.outputs import check_not_input, check_output
 from demitasse.errors import DataError
 from demitasse.host.live_texts import groups as live_groups
@@ -51,7 +51,10 @@ def encode(  # noqa: PLR0913 - options of a command, each named when used
     prompt_name: Annotated[str | None, typer.Option(help="Name of one of the model's prompts, such as query.")] = None,
     prompt: Annotated[str | None, typer.Option(help="Text to put before each text, instead of a named prompt.")] = None,
     vectors: Annotated[
-        str, typer.Option(help="Store vectors as float32, float16, int8 or binary (eight dims per byte).")
+        str,
+        typer.Option(
+            help="Store vectors as float32, float16, int8 or binary (eight dims per byte).", autocompletion=VECTOR_KINDS
+        ),
     ] = "float32",
     device: DeviceOption = None,
 ) -> None:

@@ -18,6 +18,7 @@ from demitasse.cli.options import (
     LayersOption,
     ModelArgument,
     TasksOption,
+    one_of,
     parse_numbers,
 )
 from demitasse.cli.outputs import check_folder, check_json, check_plot, is_stdout, warnings_on_one_line, write_json
@@ -37,7 +38,11 @@ def evaluate(  # noqa: PLR0913 - options of a command, each named when used
         str | None, typer.Option(help="Layers for documents, such as 6, or all; default: the same as for queries.")
     ] = None,
     precision: Annotated[
-        str | None, typer.Option(help="fp32, fp16 or bf16; default: fp32, or the precision of exported blocks.")
+        str | None,
+        typer.Option(
+            help="fp32, fp16 or bf16; default: fp32, or the precision of exported blocks.",
+            autocompletion=one_of("fp32", "fp16", "bf16"),
+        ),
     ] = None,
     compare: Annotated[
         list[str] | None, typer.Option("--compare", "-c", help=f"Another model to compare with; {REPEATABLE}.")

@@ -9,7 +9,7 @@ import typer
 
 import demitasse
 from demitasse.cli.models import load_model
-from demitasse.cli.options import CutOption, OutFolderOption, RequiredModelArgument
+from demitasse.cli.options import CutOption, OutFolderOption, RequiredModelArgument, one_of
 from demitasse.extras import EXPORT, need
 
 
@@ -18,7 +18,13 @@ def export(
     out: OutFolderOption,
     cut: CutOption = None,
     format: Annotated[
-        str, typer.Option("--format", "-f", help="blocks, blocks-int8, onnx, onnx-int8 or sentence-transformers.")
+        str,
+        typer.Option(
+            "--format",
+            "-f",
+            help="blocks, blocks-int8, onnx, onnx-int8 or sentence-transformers.",
+            autocompletion=one_of("blocks", "blocks-int8", "onnx", "onnx-int8", "sentence-transformers"),
+        ),
     ] = "blocks-int8",
     sentences: Annotated[
         Path | None,

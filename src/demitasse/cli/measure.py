@@ -20,6 +20,7 @@ from demitasse.cli.options import (
     SecondsOption,
     TasksOption,
     TextsOption,
+    one_of,
     parse_numbers,
 )
 from demitasse.cli.outputs import check_json, check_report, is_stdout, write_json
@@ -33,7 +34,10 @@ def measure(  # noqa: PLR0913 - options of a command, each named when used
     layers: LayersOption = None,
     dims: DimsOption = None,
     precision: Annotated[
-        list[str] | None, typer.Option(help=f"fp32 or int8, for a torch model; {REPEATABLE}. Default: both.")
+        list[str] | None,
+        typer.Option(
+            help=f"fp32 or int8, for a torch model; {REPEATABLE}. Default: both.", autocompletion=one_of("fp32", "int8")
+        ),
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Texts per batch when throughput is measured.")] = 32,
     rounds: Annotated[int, typer.Option(min=2, help="Maximum number of timing rounds.")] = 12,

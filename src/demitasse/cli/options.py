@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,22 @@ import typer
 from demitasse.errors import DataError
 
 REPEATABLE = "may be repeated"  # ends the help of an option that takes several values
+
+
+def one_of(*values: str) -> Callable[[str], list[str]]:
+    """What tab completion offers for an option that takes one of `values`.
+
+    >>> one_of("float32", "float16", "int8")("flo")
+    ['float32', 'float16']
+    """
+
+    def offered(incomplete: str) -> list[str]:
+        return [value for value in values if value.startswith(incomplete)]
+
+    return offered
+
+
+VECTOR_KINDS = one_of("float32", "float16", "int8", "binary")
 
 # The model.
 BUILT_IN_OR = "Model folder or hub name; default: the built-in model."
@@ -25,7 +42,12 @@ LayersOption = Annotated[str | None, typer.Option(help="Layer counts, such as 0-
 DimsOption = Annotated[
     str | None, typer.Option(help="Dims, such as 32,128; default: 32, 64, 128, … and the full width.")
 ]
-DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda or mps; default: the GPU if there is one.")]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option(
+        help="cpu, cuda or mps; default: the GPU if there is one.", autocompletion=one_of("cpu", "cuda", "mps")
+    ),
+]
 
 # What quality is measured on.
 TasksOption = Annotated[
@@ -60,13 +82,19 @@ QualityOption = Annotated[
     typer.Option("--min-quality", help="Minimum quality: 97% or 0.97 of the full model's, or points such as 75."),
 ]
 PrecisionOption = Annotated[
-    list[str] | None, typer.Option("--precision", help=f"Only rows of this precision, such as int8; {REPEATABLE}.")
+    list[str] | None,
+    typer.Option(
+        "--precision",
+        help=f"Only rows of this precision, such as int8; {REPEATABLE}.",
+        autocompletion=one_of("fp32", "fp16", "bf16", "int8"),
+    ),
 ]
 VectorsOption = Annotated[
     list[str] | None,
     typer.Option(
         "--vectors",
         help=f"Only rows that store vectors as float32, float16, int8 or binary; {REPEATABLE}.",
+        autocompletion=VECTOR_KINDS,
     ),
 ]
 

@@ -25,6 +25,7 @@ from demitasse.cli.options import (
     TasksOption,
     TextsOption,
     VectorsOption,
+    one_of,
     parse_min_quality,
 )
 from demitasse.cli.outputs import check_writable
@@ -53,7 +54,8 @@ def plan(  # noqa: PLR0913 - options of a command, each named when used
     prefer: Annotated[
         str | None,
         typer.Option(
-            help=f"What to optimize: {', '.join(PREFER)}; default: quality if a cost is limited, otherwise latency."
+            help=f"What to optimize: {', '.join(PREFER)}; default: quality if a cost is limited, otherwise latency.",
+            autocompletion=one_of(*PREFER),
         ),
     ] = None,
     precision: PrecisionOption = None,

@@ -9,9 +9,21 @@ from typing import Annotated
 import typer
 
 import demitasse
-from demitasse.cli.options import REPEATABLE, BaseOption, DeviceOption
+from demitasse.cli.options import REPEATABLE, BaseOption, DeviceOption, one_of
 from demitasse.errors import DataError
 from demitasse.extras import LORA, PARQUET, TRAIN, need
+
+# In the order of the help; the table of them in objective_names.py needs the objectives themselves.
+_OBJECTIVES = (
+    "elastic",
+    "espresso",
+    "espresso-released",
+    "2dmse",
+    "matryoshka",
+    "matryoshka2d",
+    "adaptive-layer",
+    "starbucks",
+)
 
 
 def train(  # noqa: PLR0913 - options of a command, each named when used
@@ -23,12 +35,17 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
         typer.Option(
             "--objective",
             "-O",
-            help="elastic, espresso, espresso-released, 2dmse, matryoshka, matryoshka2d, adaptive-layer or starbucks, "
+            help=f"{', '.join(_OBJECTIVES[:-1])} or {_OBJECTIVES[-1]}, "
             "with options if needed: elastic:tune=0.3,dims=32/64/384.",
+            autocompletion=one_of(*_OBJECTIVES),
         ),
     ] = "elastic",
     loss: Annotated[
-        str, typer.Option(help="infonce, cosent or angle, with options if needed: infonce:temperature=0.02.")
+        str,
+        typer.Option(
+            help="infonce, cosent or angle, with options if needed: infonce:temperature=0.02.",
+            autocompletion=one_of("infonce", "cosent", "angle"),
+        ),
     ] = "infonce",
     columns: Annotated[
         list[str] | None,
@@ -54,13 +71,25 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
     ] = None,
     optimizer: Annotated[
         str | None,
-        typer.Option(help="adamw, or muon for the weight matrices; default: muon when distilling on a GPU."),
+        typer.Option(
+            help="adamw, or muon for the weight matrices; default: muon when distilling on a GPU.",
+            autocompletion=one_of("adamw", "muon"),
+        ),
     ] = None,
     warmup: Annotated[float, typer.Option(help="Share of the steps used for warm-up.")] = 0.1,
-    schedule: Annotated[str, typer.Option(help="Learning-rate schedule: linear, cosine or constant.")] = "linear",
+    schedule: Annotated[
+        str,
+        typer.Option(
+            help="Learning-rate schedule: linear, cosine or constant.",
+            autocompletion=one_of("linear", "cosine", "constant"),
+        ),
+    ] = "linear",
     decay: Annotated[float, typer.Option(help="Weight decay.")] = 0.01,
     clip: Annotated[float, typer.Option(help="Gradient-norm clip.")] = 1.0,
-    precision: Annotated[str | None, typer.Option(help="fp32, bf16 or fp16; default: bf16 on a GPU.")] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(help="fp32, bf16 or fp16; default: bf16 on a GPU.", autocompletion=one_of("fp32", "bf16", "fp16")),
+    ] = None,
     dropout: Annotated[bool, typer.Option(help="Use the model's dropout.")] = True,
     checkpointing: Annotated[
         bool, typer.Option("--checkpointing", help="Gradient checkpointing: less memory, a third more time.")

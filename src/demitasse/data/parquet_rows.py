@@ -12,7 +12,7 @@ from demitasse.errors import DataError, reason
 from demitasse.extras import PARQUET, need
 
 _ROWS = 1024  # made into Python objects at a time
-_BUFFER = 1 << 20  # bytes read at a time for each column; otherwise a row group is read at once, however large
+_BUFFER = 1 << 20  # bytes read at a time for each column; by default a whole row group is read, however large
 
 
 def parquet_rows(path: Path, name: str, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
@@ -40,7 +40,7 @@ def holds_strings(arrow_type: Any) -> bool:
 
 def _rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
     parquet = importlib.import_module("pyarrow.parquet")
-    with _one_sentence(path), parquet.ParquetFile(path, buffer_size=_BUFFER) as file:
+    with _one_sentence(path), parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
         for batch in file.iter_batches(_ROWS, columns=None if columns is None else [*columns]):
             yield from batch.to_pylist()
 
