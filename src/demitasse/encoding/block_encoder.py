@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from demitasse.encoding.token_tally import TokenTally
 from demitasse.encoding.vectors import Vectors, unit_length
 from demitasse.errors import DeviceError, FolderError, reason
 from demitasse.host.atomic import new_folder
+from demitasse.host.bundled import BUILT_IN
 from demitasse.host.machine import cores
 
 
@@ -110,6 +111,12 @@ class BlockEncoder(Encoder):
             manifest.write()
             open_blocks(manifest)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as where it is and what is used of it; unpickling opens the folder, which must be the same."""
+        folder = None if self.folder == BUILT_IN else str(self.folder)
+        settings = (self.device_kind, self.full, self.max_seq_length, self.threads)
+        return reopened, (folder, *settings, self.fingerprint)
+
     def _on_threads(self, count: int) -> BlockEncoder:
         """The same encoder, computing on `count` threads."""
         return replace(self, threads=count)
@@ -186,6 +193,28 @@ def _done(result: dict[Cut, Vectors]) -> Future[dict[Cut, Vectors]]:
     future: Future[dict[Cut, Vectors]] = Future()
     future.set_result(result)
     return future
+
+
+# One is kept, since a pool of processes unpickles the same encoder for each of its tasks.
+@lru_cache(maxsize=1)
+def reopened(
+    folder: str | None, device: str, cut: Cut, max_tokens: int, threads: int | None, fingerprint: str
+) -> BlockEncoder:
+    """An encoder as it was pickled, or one sentence if its folder is gone or another model by now."""
+    place = BUILT_IN if folder is None else Path(folder)
+    manifest = Manifest.read(place) if place.is_dir() else None
+    if manifest is None or manifest.kind != "blocks":
+        raise FolderError(f"{place}, where this pickled encoder was loaded from, holds no blocks; put them back there")
+    encoder = open_blocks(manifest, device)
+    if max_tokens < encoder.max_seq_length:
+        encoder = encoder._limited_to(max_tokens)
+    if cut.fits(encoder.full):
+        encoder = encoder.cut(cut)
+    if encoder.fingerprint != fingerprint:
+        raise FolderError(
+            f"{place} holds another model than when this encoder was pickled; load it and pickle it again"
+        )
+    return replace(encoder, threads=threads)
 
 
 def open_blocks(manifest: Manifest, device: str | None = None, dtype: str | None = None) -> BlockEncoder:

@@ -11,6 +11,7 @@ Every block carries the fingerprint of the weights, so that blocks of two models
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import dataclass, field
 
@@ -43,7 +44,7 @@ class Blocks:
     fingerprint: str
     provider: str
     _open: dict[str, ort.InferenceSession] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _locks: dict[int, threading.Lock] = field(default_factory=dict)  # by process: one that is held stays so in a fork
 
     @property
     def opened(self) -> list[str]:
@@ -54,7 +55,8 @@ class Blocks:
         """The outputs of the block `name`, given those of `values` that it takes."""
         session = self._open.get(name)
         if session is None:
-            with self._lock:  # or two threads would both open it, and one copy would waste memory
+            # Or two threads would both open it, and one copy would waste memory.
+            with self._locks.setdefault(os.getpid(), threading.Lock()):
                 session = self._open.get(name) or self._open_session(name)
                 self._open[name] = session
         return run(session, values)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from demitasse.cut import Cut
 from demitasse.encoding.batching import pace, windows
+from demitasse.encoding.exits import depth_spans
 from demitasse.encoding.pooling import Pooling
 from demitasse.encoding.reader import Reader
 from demitasse.encoding.similarity import similarity, similarity_pairwise
@@ -365,8 +366,14 @@ class Encoder(ABC):
                 yield from vectors[self.full]
         tally.warn(self.max_seq_length, stacklevel=3)
 
+    def __copy__(self) -> Self:
+        return self  # it never changes
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
     def __repr__(self) -> str:
-        exits = f", exits at {_spans(self.exit_depths)}" if self.exit_depths else ""
+        exits = f", exits at {depth_spans(self.exit_depths)}" if self.exit_depths else ""
         return f"Encoder({self.full}, {self.architecture}, {self.pooling}{exits}, {self.place})"
 
 
@@ -381,18 +388,3 @@ def _progress(
     if callable(show):
         return nullcontext(show)
     return progress_bar("encoding", len(texts) if isinstance(texts, Sized) else None, show=show)
-
-
-def _spans(depths: Iterable[int]) -> str:
-    """Numbers with runs of them joined.
-
-    >>> _spans([0, 1, 2, 5])
-    '0-2, 5'
-    """
-    spans: list[list[int]] = []
-    for depth in sorted(depths):
-        if spans and depth == spans[-1][1] + 1:
-            spans[-1][1] = depth
-        else:
-            spans.append([depth, depth])
-    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in spans)

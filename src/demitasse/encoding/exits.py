@@ -110,3 +110,18 @@ def narrow(exits: Iterable[tuple[int, Exit]], depth: int, dims: int) -> dict[int
 
 def _single(values: npt.NDArray[np.floating]) -> Vectors:
     return np.ascontiguousarray(values, dtype=np.float32)
+
+
+def depth_spans(depths: Iterable[int]) -> str:
+    """Depths to read, runs of them joined.
+
+    >>> depth_spans([0, 1, 2, 5])
+    '0-2, 5'
+    """
+    spans: list[list[int]] = []
+    for depth in sorted(depths):
+        if spans and depth == spans[-1][1] + 1:
+            spans[-1][1] = depth
+        else:
+            spans.append([depth, depth])
+    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in spans)

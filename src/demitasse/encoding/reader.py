@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
@@ -13,6 +14,17 @@ from demitasse.encoding.packed_tokens import Batch, PackedTokens
 from demitasse.encoding.prompts import literal_prompt, prompt_text
 from demitasse.encoding.word_cache import WordCache, word_cache_for
 from demitasse.errors import DataError
+
+
+def _tokenize_alone() -> None:
+    """In a fork: the tokenizer's threads are not there, and one that was told to use them would wait for ever."""
+    if os.environ.get(_PARALLEL):
+        os.environ[_PARALLEL] = "false"
+
+
+_PARALLEL = "TOKENIZERS_PARALLELISM"
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_tokenize_alone)
 
 
 class BatchTokenizer(Protocol):

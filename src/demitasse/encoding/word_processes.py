@@ -4,6 +4,9 @@ numpy and Python share one lock in a process, so threads do not help here. A pro
 from a file and writes their packed tokens to the same file. Only the sizes go through its stdin and stdout: a pipe
 takes 64 KiB, and each time it is full or empty this process would wait for the lock, which the thread that feeds the
 GPU hardly ever releases. A process ends when its stdin does.
+
+They belong to the process that started them. A fork of it has the same pipes and files, where two would read each
+other's answers, so it never touches them and reads its texts itself.
 """
 
 from __future__ import annotations
@@ -37,9 +40,12 @@ class WordProcesses:
         self._words = words
         self._processes = [_WordProcess(words) for _ in range(count)]
         self._turn = threading.Lock()
+        self._owner = os.getpid()
 
     def tokenize(self, texts: list[str]) -> PackedTokens:
         """The token ids of each text."""
+        if os.getpid() != self._owner:
+            return self._words.tokenize(texts)
         share = -(-len(texts) // len(self._processes)) or 1
         parts = [texts[start : start + share] for start in range(0, len(texts), share)]
         with self._turn:  # one question at a time per process
@@ -65,14 +71,15 @@ class _WordProcess:
     """Another process with a cache like `words`, and the file it shares with this one."""
 
     def __init__(self, words: WordCache) -> None:
-        self._file = tempfile.NamedTemporaryFile(prefix="demitasse-words-", buffering=0)  # noqa: SIM115 (while this lives)
+        # Deleted below: by itself it would be deleted in a fork, too.
+        self._file = tempfile.NamedTemporaryFile(prefix="demitasse-words-", buffering=0, delete=False)  # noqa: SIM115
         command = [sys.executable, "-m", "demitasse.encoding.word_processes", self._file.name]
         environment = {**os.environ, "RAYON_NUM_THREADS": "4"}  # the tokenizer starts threads in each process
         self._process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._to, self._from = self._process.stdin, self._process.stdout
-        weakref.finalize(self, _end, self._process)
+        weakref.finalize(self, _end, self._process, self._file, os.getpid())
         self._alive, self._ready = self._send(json.dumps(words.settings()).encode(), 1), False
 
     def ask(self, texts: list[str]) -> bool:
@@ -125,13 +132,17 @@ def _read(file: IO[bytes], length: int) -> bytes:
     return data
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
-    for pipe in (process.stdin, process.stdout):
+def _end(process: subprocess.Popen[bytes], file: IO[bytes], owner: int) -> None:
+    if os.getpid() == owner:
+        process.kill()
+        process.wait()
+    for pipe in (process.stdin, process.stdout, file):
         if pipe is not None:
             with suppress(OSError):  # something was still in the pipe
                 pipe.close()
+    if os.getpid() == owner:  # last: Windows deletes no open file
+        with suppress(OSError):
+            os.unlink(file.name)
 
 
 def _question(source: IO[bytes], file: IO[bytes]) -> str | None:

@@ -9,6 +9,7 @@ import sys
 import torch
 
 from demitasse.errors import DeviceError
+from demitasse.torch_model.forks import mind_fork
 
 TORCH_DTYPES = {
     "float32": torch.float32,
@@ -26,7 +27,10 @@ def choose_device(name: str | None) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         device = torch.device(name)
+        mind_fork(device)
         torch.empty(1, device=device)
+    except DeviceError:
+        raise
     except Exception as problem:
         raise DeviceError(
             f"device {name!r} cannot be used here; use 'cpu', or 'cuda' or 'mps' on a machine that has it"

@@ -6,7 +6,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from demitasse.torch_model.backbone import Backbone
 from demitasse.torch_model.cuda_streams import Lanes, Launched, to_host
 from demitasse.torch_model.device_tokens import DeviceTokens
 from demitasse.torch_model.devices import short_name
+from demitasse.torch_model.forks import mind_fork
 from demitasse.torch_model.readout import Dense, Readout, embed, exit_readout, unit_length
 from demitasse.torch_model.torch_pooling import pool
 
@@ -143,6 +144,10 @@ class TorchEncoder(Encoder):
         """The steps from a state at `depth` to the embedding."""
         return self._exit_readouts.get(depth, self.head)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled with its weights, since one that was trained has no folder, but without what belongs to a process."""
+        return {own.name: getattr(self, own.name) for own in fields(self)}
+
     def _on_threads(self, count: int) -> TorchEncoder:
         """The same encoder, with torch computing on `count` threads in the whole process."""
         torch.set_num_threads(count)
@@ -213,6 +218,7 @@ class TorchEncoder(Encoder):
         self, packed: PackedTokens, depths: Sequence[int], prefix: str, advance: Callable[[int], None]
     ) -> dict[int, Tensor]:
         """The states of texts in order, computed in batches of similar length; a GPU may still be computing them."""
+        mind_fork(self.device)
         prompt_tokens = 0 if self.pooling.include_prompt else self.reader.prompt_tokens(prefix)
         feed = pace(self.runtime, self.device_kind)
         batches = token_batches(packed.lengths.tolist(), feed.budget, feed.least)
