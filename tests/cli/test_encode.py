@@ -175,3 +175,31 @@ def test_the_input_is_never_overwritten(run: RunCommand, tmp_path: Path) -> None
     assert ran.code == 2
     assert "is the file that --input reads" in ran.err
     assert lines.read_text() == "a cup\n"
+
+
+def test_a_literal_prompt(run: RunCommand, model: Path, encoder: Encoder, tmp_path: Path) -> None:
+    assert run("encode", "-m", model, "-o", tmp_path / "v.npy", "--prompt", "kan lor ", *TEXTS).code == 0
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), encoder.encode_query(TEXTS), atol=1e-5)
+    refused = run("encode", "-m", model, "--prompt", "query", "a")
+    assert refused.code == 2
+    assert "(in a shell: --prompt-name query)" in refused.err
+
+
+def test_truncated_texts_are_counted_at_the_end(run: RunCommand, tmp_path: Path) -> None:
+    texts = ["a cup", "word " * 50, "a mug", "word " * 9]
+    ran = run("encode", "-c", "0x32", "-o", tmp_path / "v.npy", "--max-seq-length", "8", "--threads", "1", *texts)
+    assert ran.code == 0
+    assert ran.err.splitlines()[-1] == "2 of 4 texts were truncated to 8 tokens"
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), load(max_seq_length=8).cut(0, 32).encode(texts), atol=1e-5)
+    one = run("encode", "-c", "0x32", "--max-seq-length", "8", stdin="\n".join(texts[:2]).encode())
+    assert one.err.splitlines() == ["1 of 2 texts was truncated to 8 tokens"]
+    assert "truncated" not in run("encode", "-c", "0x32", *texts).err
+
+
+@pytest.mark.parametrize(
+    ("option", "said"), [("--max-seq-length", "takes a whole number from 3"), ("--threads", "1 to 1024")]
+)
+def test_limits_that_make_no_sense_are_refused(run: RunCommand, option: str, said: str) -> None:
+    refused = run("encode", option, "0", "a cup")
+    assert refused.code == 2
+    assert said in refused.err

@@ -57,25 +57,34 @@ def encode(  # noqa: PLR0913 - options of a command, each named when used
         ),
     ] = "float32",
     device: DeviceOption = None,
+    max_seq_length: Annotated[
+        int | None, typer.Option(help="Truncate texts to this many tokens; default: what the model takes.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="Cores to use; default: all of them.")] = None,
 ) -> None:
     """Encode texts from arguments, a file or stdin (one text per line) as JSON lines or a file of vectors."""
     from demitasse.cli.vector_files import VectorFile
+    from demitasse.encoding.token_tally import TokenTally
 
     target = VectorFile(output, vectors, _names(keep))
     check_output(output)
     check_not_input(output, input)
     source = _rows(texts, input, column, target.keep)
     target.check_columns(source.column)
-    encoder = load_model(model, cut, device)
+    encoder = load_model(model, cut, device, max_seq_length, threads)
     live = not texts and is_live(input or Path("-"))
     # What another program pipes in slowly comes out as it comes in.
-    encode_texts = partial(encoder.encode_iter, prompt_name=prompt_name, prompt=prompt)
+    tally = TokenTally()
+    encode_texts = partial(encoder.encode_iter, prompt_name=prompt_name, prompt=prompt, tally=tally)
     groups = (_with_vectors(encode_texts, group) for group in (live_groups(source.rows) if live else [source.rows]))
     count = target.write(groups, encoder, encoder.reader.prefix(prompt_name, prompt), source.types)
     if output is not None:
         kind = "" if vectors == "float32" else f"{vectors} "
         origin = "" if source.column is None else f"; the texts are the column {source.column!r}"
         typer.echo(f"{count} {kind}vectors of {encoder.full} written to {output}{origin}", err=True)
+    if tally.truncated:
+        were = f"{tally.truncated} of {tally.texts} texts {'was' if tally.truncated == 1 else 'were'}"
+        typer.echo(f"{were} truncated to {encoder.max_seq_length} tokens", err=True)
 
 
 def _with_vectors(encode: Callable[..., Iterator[Vectors]], rows: Iterable[TextRow]) -> Iterator[RowVector]:

@@ -19,10 +19,16 @@ if TYPE_CHECKING:
     from demitasse.planning.profile import Profile
 
 
-def load_model(model: str | None, cut: str | None, device: str | None) -> Encoder:
+def load_model(
+    model: str | None,
+    cut: str | None,
+    device: str | None,
+    max_seq_length: int | None = None,
+    threads: int | None = None,
+) -> Encoder:
     """The model, at `cut` if one is given."""
     wanted = None if cut is None else Cut.parse(cut)  # first, so that a misspelt cut is reported at once
-    encoder = demitasse.load(model, device=device)
+    encoder = demitasse.load(model, device=device, max_seq_length=max_seq_length, threads=threads)
     return encoder if wanted is None else encoder.cut(*wanted)
 
 

@@ -274,11 +274,15 @@ class Encoder(ABC):
         prompt_name: str | None = None,
         prompt: str | None = None,
         on_long: OnLong = "cut",
+        tally: TokenTally | None = None,
         progress: bool | None = None,
     ) -> Iterator[Vectors]:
-        """The vectors of `encode` one by one, with a few thousand texts in memory at a time, never all of them."""
-        prefix, tally = self.reader.prefix(prompt_name, prompt), TokenTally(on_long)
-        return self._one_by_one(text_series(texts), prefix, tally, progress=progress)
+        """The vectors of `encode` one by one, with a few thousand texts in memory at a time, never all of them.
+
+        `tally` counts the tokens that were read and the texts that were truncated, and has an `on_long` of its own.
+        """
+        prefix, counts = self.reader.prefix(prompt_name, prompt), tally or TokenTally(on_long)
+        return self._one_by_one(text_series(texts), prefix, counts, progress=progress)
 
     def encode_cuts(
         self,

@@ -43,7 +43,7 @@ def literal_prompt(prompts: Mapping[str, str], text: str) -> str:
     if text in _names(prompts):
         raise DataError(
             f"prompt={text!r} is the name of a prompt, and prompt is put before each text as it is; "
-            f"write prompt_name={text!r}"
+            f"write prompt_name={text!r} (in a shell: --prompt-name {text})"
         )
     return text
 
