@@ -21,7 +21,14 @@ WRITTEN = {
     "docs/how-to/train.md": ["run/model/modules.json", "small/modules.json", "trained/model/modules.json"],
     "docs/how-to/evaluate.md": ["grid.json", "grid.png", "cache"],
     "docs/how-to/export.md": ["blocks/layer_6.onnx", "graph/model.onnx"],
-    "docs/how-to/command-line.md": ["vectors.npy", "small.npy", "small/modules.json", "blocks/layer_3.onnx"],
+    "docs/how-to/encode-files.md": ["vectors.npy", "vectors.parquet"],
+    "docs/how-to/command-line.md": [
+        "vectors.npy",
+        "vectors.jsonl",
+        "small.npy",
+        "small/modules.json",
+        "blocks/layer_3.onnx",
+    ],
     "docs/how-to/other-libraries.md": ["three-layers/modules.json"],
     "docs/planning.md": ["report.html", "small/demitasse.json"],
 }

@@ -13,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import typer
 import zoo
@@ -66,6 +68,9 @@ def prepare(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _write_lines(folder / "pairs.jsonl", ({"anchor": a, "positive": b} for a, b in pairs))
     scored = zip(zoo.sentences(40, seed=3), zoo.sentences(40, seed=4), range(40), strict=True)
     _write_lines(folder / "mine.jsonl", ({"a": a, "b": b, "score": number % 6} for a, b, number in scored))
+    articles = [{"id": number, "title": f"no. {number}", "body": text} for number, text in enumerate(zoo.sentences(50))]
+    _write_lines(folder / "articles.jsonl", iter(articles))
+    pq.write_table(pa.Table.from_pylist(articles), folder / "articles.parquet")
     (folder / PROFILE).parent.mkdir(parents=True)
     shutil.copy(ROOT / PROFILE, folder / PROFILE)
     monkeypatch.setattr("demitasse.training.refine_exits.ORDER_STEPS", 3)

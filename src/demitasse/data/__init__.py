@@ -1,1 +1,1 @@
-"""Training data: examples read from files and lists, checked, and sampled in batches. No torch."""
+"""Rows read from files and tables, training examples made of them and sampled in batches, vectors written. No torch."""
