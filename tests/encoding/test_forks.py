@@ -6,14 +6,12 @@ import gc
 import os
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import zoo
 from forks import in_fork
 from tokenizers import Tokenizer
 
@@ -40,24 +38,6 @@ def test_a_fork_encodes_with_the_encoder_it_was_given(any_encoder: Encoder) -> N
     np.testing.assert_array_equal(
         in_fork(lambda: in_fork(lambda: any_encoder.cut(1).encode(TEXTS))), any_encoder.cut(1).encode(TEXTS)
     )
-
-
-def test_torch_with_several_threads_works_after_a_fork(
-    model_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import torch
-
-    before = torch.get_num_threads()
-    encoder = load(model_folder("MiniLM shape"), device="cpu", threads=2)
-    try:
-        assert torch.get_num_threads() == 2
-        texts = zoo.sentences(100)
-        expected = encoder.encode(texts)
-        np.testing.assert_allclose(in_fork(lambda: encoder.encode(texts)), expected, atol=1e-5)
-        states = in_fork(lambda: (load(model_folder(), device="cpu", threads=2).encode(texts), torch.get_num_threads()))
-        assert states[1] == 1  # more would wait for threads that are not in the fork
-    finally:
-        torch.set_num_threads(before)
 
 
 def words() -> WordCache:
