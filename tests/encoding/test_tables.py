@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from demitasse import DataError
-from demitasse.encoding.tables import columns_of, text_column
+from demitasse.encoding.tables import columns_of, listed, text_column
 
 COLUMNS: dict[str, list[Any]] = {"id": [7, 8, 9], "text": ["a cup", None, "caf\u00e9"]}
 MANY = [f"text {number}" for number in range(5000)]
@@ -85,6 +85,12 @@ def test_lists_and_other_things_are_not_tables(given: object) -> None:
 def test_a_table_that_cannot_be_used_is_one_sentence(given: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         columns_of(given)
+
+
+def test_a_list_of_columns_is_short_and_on_one_line() -> None:
+    said = listed(["two\nlines", "x" * 1000, *range(100)])
+    assert said.startswith(f"two lines, {'x' * 40}, 0, 1")
+    assert said.endswith("17, … and 82 more")
 
 
 def test_a_table_without_columns_is_a_table() -> None:

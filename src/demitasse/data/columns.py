@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from demitasse.data.row_readers import BadRowError
+from demitasse.encoding.tables import listed
 from demitasse.encoding.text_checks import checked
 
 _NLI = ("premise", "hypothesis")  # their label is a class: entailment, neutral or contradiction
@@ -88,7 +89,7 @@ def _unknown(row: Mapping[str, Any]) -> BadRowError:
         if first in row or second in row:
             return BadRowError(f"{second if first in row else first!r} is missing")
     cure = "name them anchor and positive (and negative or score) or texts, or map them with columns="
-    return BadRowError(f"its columns are {', '.join(map(str, row)) or 'all empty'}", cure)
+    return BadRowError(f"its columns are {listed(row) if row else 'all empty'}", cure)
 
 
 def _listed(row: Mapping[str, Any], column: str) -> list[str]:

@@ -18,6 +18,7 @@ from typing import Any
 from demitasse.data.columns import PLAIN, by_column, kind_and_values, kind_in_words
 from demitasse.data.row_readers import BadRowError, records
 from demitasse.data.row_store import Store
+from demitasse.encoding.tables import listed
 from demitasse.errors import DataError
 from demitasse.host.progress import progress_bar
 
@@ -202,8 +203,7 @@ class _Reader:
         columns = self._columns or {}
         missing = next((column for column in columns if column not in filled), None)
         if missing is not None and missing not in row and not self._columns_seen:
-            existing = ", ".join(map(str, row))
-            raise DataError(f"{self._name} has no column {missing!r}, which columns= names; it has {existing}")
+            raise DataError(f"{self._name} has no column {missing!r}, which columns= names; it has {listed(row)}")
         self._columns_seen = True  # from here on a missing column is the mistake of one row
         if missing is not None:
             raise BadRowError(f"{missing!r} is missing")

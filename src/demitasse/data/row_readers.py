@@ -15,7 +15,7 @@ from typing import Any
 
 from demitasse.data.json_arrays import array_values
 from demitasse.data.parquet_rows import parquet_rows
-from demitasse.encoding.tables import columns_of
+from demitasse.encoding.tables import columns_of, listed
 from demitasse.errors import DataError, reason
 from demitasse.host.text_lines import read_lines, read_pieces
 
@@ -85,7 +85,7 @@ def _numbered(rows: Iterable[Any]) -> Iterator[Record]:
 
 def _dataset_records(dataset: Any, name: str) -> Iterator[Record]:
     if isinstance(dataset.column_names, dict):
-        splits = ", ".join(map(str, dataset.column_names))
+        splits = listed(dataset.column_names)
         raise DataError(
             f"{name} is a dataset with several splits ({splits}); give one of them, such as dataset['train']"
         )
@@ -141,7 +141,7 @@ def _table_records(lines: Iterator[str], name: str, delimiter: str) -> Iterator[
     except csv.Error as problem:
         raise DataError(f"{name} line 1 is not a header ({problem}); write the column names there") from problem
     if len(set(header)) < len(header):
-        raise DataError(f"{name} line 1 names a column twice ({', '.join(header)}); give each its own name")
+        raise DataError(f"{name} line 1 names a column twice ({listed(header)}); give each its own name")
     other = next((sign for sign in ",;\t" if len(header) == 1 and sign in header[0]), None)
     if other is not None:
         wanted = "tabs" if delimiter == "\t" else "commas"

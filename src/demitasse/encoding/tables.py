@@ -38,6 +38,16 @@ class Column(Sequence[Any]):
             yield from self[start : start + _CHUNK]
 
 
+def listed(names: Iterable[object]) -> str:
+    """The names of columns for a message: the first twenty, none of them long.
+
+    >>> listed(["id", "text"])
+    'id, text'
+    """
+    known = [" ".join(str(name).split())[:40] for name in names]
+    return ", ".join([*known[:20], f"… and {len(known) - 20} more"] if len(known) > 20 else known) or "none"
+
+
 def columns_of(given: object) -> dict[str, Column] | None:
     """The columns of a table, by name and all of one length; None if `given` is not a table.
 
@@ -60,12 +70,13 @@ def columns_of(given: object) -> dict[str, Column] | None:
         return None
     columns = {str(name): column for name, column in named}
     if len(columns) < len(named):
-        listed = ", ".join(str(name) for name, _ in named)
-        raise DataError(f"the {kind} has two columns of one name ({listed}); give each its own")
+        raise DataError(
+            f"the {kind} has two columns of one name ({listed(name for name, _ in named)}); give each its own"
+        )
     lengths = {name: len(column) for name, column in columns.items()}
     if len({*lengths.values()}) > 1:
-        listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise DataError(f"the columns of the {kind} have different lengths ({listed}); give them as many values each")
+        each = listed(f"{name} {length}" for name, length in lengths.items())
+        raise DataError(f"the columns of the {kind} have different lengths ({each}); give them as many values each")
     return columns
 
 
@@ -77,10 +88,9 @@ def text_column(columns: Mapping[str, Sequence[Any]], wanted: str | None = None,
     >>> text_column({"id": [1, 2], "title": [None, "a mug"]})
     'title'
     """
-    listed = ", ".join(columns) or "none"
     if wanted is not None:
         if wanted not in columns:
-            raise DataError(f"there is no column {wanted!r}; the columns are {listed}")
+            raise DataError(f"there is no column {wanted!r}; the columns are {listed(columns)}")
         return wanted
     if TEXT in columns:
         return TEXT
@@ -89,7 +99,7 @@ def text_column(columns: Mapping[str, Sequence[Any]], wanted: str | None = None,
         return strings[0]
     why = f"{len(strings)} columns hold strings" if strings else "no column holds strings"
     cure = f"name one with {option}" if option else "call the one to use 'text', or give that column alone"
-    raise DataError(f"there is no column 'text', and {why} (columns: {listed}); {cure}")
+    raise DataError(f"there is no column 'text', and {why} (columns: {listed(columns)}); {cure}")
 
 
 def _names(table: Any) -> list[Any] | None:
@@ -103,8 +113,9 @@ def _names(table: Any) -> list[Any] | None:
     if names is None:
         names = getattr(table, "columns", None)
     if isinstance(names, Mapping):
-        listed = ", ".join(map(str, names))
-        raise DataError(f"a {kind} with several splits was given ({listed}); give one of them, such as data['train']")
+        raise DataError(
+            f"a {kind} with several splits was given ({listed(names)}); give one of them, such as data['train']"
+        )
     return [*names] if isinstance(names, Iterable) else None
 
 
