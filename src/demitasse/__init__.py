@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # the table below, as type checkers read it
     from demitasse.errors import DemitasseError as DemitasseError
     from demitasse.errors import DeviceError as DeviceError
     from demitasse.errors import FolderError as FolderError
+    from demitasse.errors import FullDisk as FullDisk
     from demitasse.errors import MissingExtra as MissingExtra
     from demitasse.errors import TrainingError as TrainingError
     from demitasse.errors import TrainingStopped as TrainingStopped
@@ -84,6 +85,7 @@ _PUBLIC: dict[str, tuple[str, Extra | None]] = {
     "EspressoReleased": ("objectives.published", TRAIN),
     "Evaluation": ("evaluation.evaluation", None),
     "FolderError": ("errors", None),
+    "FullDisk": ("errors", None),
     "InfoNCE": ("objectives.pair_losses", TRAIN),
     "Matryoshka": ("objectives.published", TRAIN),
     "Matryoshka2d": ("objectives.published", TRAIN),

@@ -4,6 +4,7 @@
     ├── CutError      (ValueError)   a cut that cannot be read or does not fit the encoder
     ├── BackboneError (ValueError)   a model that cannot be cut, such as one that shares its layers
     ├── FolderError   (ValueError)   a model folder that is missing, broken, not ours or not writable
+    │   └── FullDisk                 a disk, or a quota on it, that is full
     ├── DataError     (ValueError)   texts, prompts or sentences that cannot be used
     │   └── NothingFits              a budget that nothing measured fits (planning.budget)
     ├── DeviceError   (ValueError)   a device or number format this machine does not have
@@ -37,6 +38,10 @@ class BackboneError(DemitasseError, ValueError):
 
 class FolderError(DemitasseError, ValueError):
     """A model folder that cannot be read or written."""
+
+
+class FullDisk(FolderError):  # noqa: N818 - it names what is wrong
+    """A disk, or a quota on it, that is full."""
 
 
 class DataError(DemitasseError, ValueError):

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import gc
+import tempfile
+from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer
@@ -53,3 +55,13 @@ def test_processes_end_with_the_object_that_started_them(words: WordCache) -> No
     del processes
     gc.collect()
     assert all(process.poll() is not None for process in started)
+
+
+@pytest.mark.posix
+def test_nothing_is_left_of_processes_that_are_killed(
+    words: WordCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    processes = WordProcesses(words, 1)
+    assert len(processes.tokenize(corpus())) == len(corpus())
+    assert list(tmp_path.iterdir()) == []  # while they are alive, too

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -219,3 +220,14 @@ def test_progress_counts_every_text_once(encoder: Encoder, tmp_path: Path) -> No
         steps: list[int] = []
         encode_layers(encoder, TEXTS, [1], None, EmbeddingCache(tmp_path, encoder, None), steps.append)
         assert sum(steps) == len(TEXTS)
+
+
+def test_what_a_killed_run_left_is_swept(encoder: Encoder, tmp_path: Path) -> None:
+    vectors_of(encoder, TEXTS, [1], tmp_path)
+    (folder,) = tmp_path.iterdir()
+    shards = sorted(folder.iterdir())
+    half = folder / ".0123456789abcdef.npy.0123abcd.part"
+    half.write_bytes(shards[0].read_bytes()[:100])
+    os.utime(half, (0, 0))  # long ago, for platforms without locks
+    EmbeddingCache(tmp_path, encoder, None)
+    assert sorted(folder.iterdir()) == shards

@@ -25,6 +25,7 @@ from demitasse import (
     measure,
 )
 from demitasse.encoding.vectors import STORED, vector_bytes
+from demitasse.errors import FullDisk
 from demitasse.evaluation.tasks import PairTask, SearchTask
 from demitasse.host.bundled import BUILT_IN as BLOCKS
 from demitasse.planning import measure as measuring
@@ -159,6 +160,17 @@ def test_what_blocks_cannot_hold_is_measured_on_torch_with_a_warning(
         measure(encoder, [TASK], options=MeasureOptions(precisions=["int8"]))
     with pytest.raises(DataError, match="cannot be measured in fp16; choose fp32 or int8"):
         measure(encoder, [TASK], options=MeasureOptions(precisions=["fp16"]))
+
+
+def test_a_full_disk_ends_it_instead_of_changing_what_is_measured(
+    encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object, **options: object) -> None:
+        raise FullDisk("cannot write fp32 (No space left on device); make room on that disk")
+
+    monkeypatch.setattr("demitasse.exporting.export.export_traced", full)
+    with pytest.raises(FullDisk, match="TMPDIR"):
+        measure(encoder, [TASK], options=QUICK)
 
 
 def test_other_models_are_measured_beside_it(blocks: Encoder, model_folder: Callable[..., Path]) -> None:

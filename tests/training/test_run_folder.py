@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,17 @@ def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
 def test_an_empty_folder_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     begun(tmp_path)
+
+
+def test_what_a_killed_run_left_is_swept(tmp_path: Path) -> None:
+    """Killed before run.json was complete, it was refused as a folder that is not empty."""
+    (tmp_path / "run").mkdir()
+    half = tmp_path / "run" / ".run.json.0123abcd.part"
+    for resume in (False, True):
+        half.write_text("{")
+        os.utime(half, (0, 0))  # long ago, for platforms without locks
+        RunFolder(tmp_path / "run", writes=True).begin(RUN_OF, resume=resume)
+        assert [path.name for path in (tmp_path / "run").iterdir()] == [RUN]
 
 
 def test_resuming_needs_a_run_but_no_checkpoint(tmp_path: Path) -> None:

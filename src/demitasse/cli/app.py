@@ -25,7 +25,8 @@ from demitasse.cli.measure import measure
 from demitasse.cli.plan import plan
 from demitasse.cli.report import report
 from demitasse.cli.train import train
-from demitasse.errors import DemitasseError, TrainingStopped
+from demitasse.errors import DemitasseError, TrainingStopped, reason
+from demitasse.host.full_disk import is_full
 
 app = typer.Typer(
     name="demitasse",
@@ -73,6 +74,14 @@ def main() -> None:
     except BrokenPipeError:  # `demitasse encode … | head`
         sys.stderr.close()
         sys.exit(141)
-    except OSError as problem:  # a full disk, a folder that disappeared
-        typer.echo(f"error: cannot read or write {problem.filename or 'a file'} ({problem.strerror})", err=True)
+    except OSError as problem:  # a folder that disappeared, a disk that fails
+        typer.echo(f"error: {_sentence(problem)}", err=True)
         sys.exit(2)
+
+
+def _sentence(problem: OSError) -> str:
+    why = problem.strerror or reason(problem)
+    if is_full(problem):
+        # Files are named where they are written, so that this is `demitasse encode … > vectors.jsonl`.
+        return f"cannot write {problem.filename or 'to stdout'} ({why}); make room on that disk, or write to another"
+    return f"cannot read or write {problem.filename or 'a file'} ({why}); check the disk and run the command again"

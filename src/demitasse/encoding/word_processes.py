@@ -71,11 +71,12 @@ class _WordProcess:
     """Another process with a cache like `words`, and the file it shares with this one."""
 
     def __init__(self, words: WordCache) -> None:
-        # Deleted below: by itself it would be deleted in a fork, too.
-        self._file = tempfile.NamedTemporaryFile(prefix="demitasse-words-", buffering=0, delete=False)  # noqa: SIM115
-        command = [sys.executable, "-m", "demitasse.encoding.word_processes", self._file.name]
+        self._file, name, inherited = _shared_file()
+        command = [sys.executable, "-m", "demitasse.encoding.word_processes", name]
         environment = {**os.environ, "RAYON_NUM_THREADS": "4"}  # the tokenizer starts threads in each process
-        self._process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603
+        self._process = subprocess.Popen(  # noqa: S603
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=inherited
+        )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._to, self._from = self._process.stdin, self._process.stdout
@@ -114,6 +115,16 @@ class _WordProcess:
         return self._alive
 
 
+def _shared_file() -> tuple[IO[bytes], str, tuple[int, ...]]:
+    """A temporary file, what the other process is told to open, and the handles it inherits."""
+    if os.name == "nt":  # where handles are not inherited by number; removed by `_end`
+        named = tempfile.NamedTemporaryFile(prefix="demitasse-words-", buffering=0, delete=False)  # noqa: SIM115
+        return named, named.name, ()
+    # Without a name, so that nothing is left of it when this process is killed.
+    file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+    return file, str(file.fileno()), (file.fileno(),)
+
+
 def _write(file: IO[bytes], data: bytes) -> None:
     file.seek(0)
     view = memoryview(data)
@@ -136,11 +147,11 @@ def _end(process: subprocess.Popen[bytes], file: IO[bytes], owner: int) -> None:
     if os.getpid() == owner:
         process.kill()
         process.wait()
-    for pipe in (process.stdin, process.stdout, file):
-        if pipe is not None:
+    for opened in (process.stdin, process.stdout, file):
+        if opened is not None:
             with suppress(OSError):  # something was still in the pipe
-                pipe.close()
-    if os.getpid() == owner:  # last: Windows deletes no open file
+                opened.close()
+    if os.getpid() == owner and isinstance(file.name, str):  # last: Windows deletes no open file
         with suppress(OSError):
             os.unlink(file.name)
 
@@ -156,7 +167,9 @@ def main() -> None:
     """Answer until stdin ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
     source, target = sys.stdin.buffer, sys.stdout.buffer
-    with open(sys.argv[1], "r+b", buffering=0) as file:
+    name = sys.argv[1]
+    # On a full disk it ends, and the process that started this one does the work.
+    with suppress(OSError), open(int(name) if name.isdigit() else name, "r+b", buffering=0) as file:
         settings = json.loads(_question(source, file) or "null")
         if settings is None:
             return

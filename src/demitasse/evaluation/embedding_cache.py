@@ -24,6 +24,7 @@ from demitasse.encoding.fingerprints import fingerprint
 from demitasse.encoding.vectors import Vectors
 from demitasse.errors import DataError
 from demitasse.host.atomic import new_file
+from demitasse.host.leftovers import sweep
 
 SHARD = 4096  # texts
 _KEY = "text"
@@ -44,6 +45,7 @@ class EmbeddingCache:
         self._dims = encoder.full.dims
         self._shards: list[Records] = []
         self._locations: dict[bytes, list[tuple[int, int]]] = {}  # for each text: shards, and the index in each
+        sweep(self._folder)
         for path in sorted(self._folder.glob("*.npy")):
             self._open(path)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from demitasse.errors import DemitasseError, FolderError
+from demitasse.errors import DemitasseError, FullDisk
 
 _FULL = {number for name in ("ENOSPC", "EDQUOT", "EFBIG") if (number := getattr(errno, name, None)) is not None}
 # What safetensors and tokenizers (both in Rust) and numpy say, on Linux, macOS and Windows.
@@ -27,16 +27,21 @@ def naming_full_disk(target: Path) -> Iterator[None]:
         why = _why_full(problem, target)
         if why is None:
             raise
-        raise FolderError(
+        raise FullDisk(
             f"cannot write {target} ({why}); make room on that disk, or choose a folder on another"
         ) from problem
+
+
+def is_full(problem: OSError) -> bool:
+    """Whether the system said that a disk, or a quota on it, is full."""
+    return problem.errno in _FULL
 
 
 def _why_full(problem: BaseException, target: Path) -> str | None:
     """What the system says about the disk, if that is the cause of `problem`."""
     seen: BaseException | None = problem
     while seen is not None:
-        if isinstance(seen, OSError) and seen.errno in _FULL:
+        if isinstance(seen, OSError) and is_full(seen):
             return os.strerror(seen.errno or errno.ENOSPC)
         if not isinstance(seen, DemitasseError) and _SAID.search(str(seen)):
             return os.strerror(errno.ENOSPC)
@@ -53,5 +58,5 @@ def _refusal_of_a_write(target: Path) -> str | None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as problem:
-        return os.strerror(problem.errno or errno.ENOSPC) if problem.errno in _FULL else None
+        return os.strerror(problem.errno or errno.ENOSPC) if is_full(problem) else None
     return None

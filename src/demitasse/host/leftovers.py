@@ -69,12 +69,18 @@ def sweep(folder: Path, name: str | None = None) -> None:
     """
     try:
         with os.scandir(folder) as entries:
-            found = [(match, Path(entry.path)) for entry in entries if (match := _LEFTOVER.fullmatch(entry.name))]
+            named = [(match, entry) for entry in entries if (match := _LEFTOVER.fullmatch(entry.name))]
+            found = [(match, Path(entry.path)) for match, entry in named if _is_ours(entry)]
     except OSError:  # no such folder yet
         return
     for match, path in found:
         if name is None or match["name"] == name:
             _sweep_one(path, folder / match["name"], match["kind"])
+
+
+def _is_ours(entry: os.DirEntry[str]) -> bool:
+    """Whether this user made it: in a folder that several users share, what others made is not ours to remove."""
+    return os.name == "nt" or entry.stat(follow_symlinks=False).st_uid == os.geteuid()
 
 
 def _sweep_one(path: Path, target: Path, kind: str) -> None:

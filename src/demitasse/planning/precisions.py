@@ -6,7 +6,6 @@ they are written to a temporary folder. Blocks, and models on a GPU or in half p
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,8 +14,9 @@ from pathlib import Path
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.loading import load
 from demitasse.encoding.precision import BLOCK_FORMATS
-from demitasse.errors import BackboneError, DataError, FolderError, MissingExtra
+from demitasse.errors import BackboneError, DataError, FolderError, FullDisk, MissingExtra
 from demitasse.extras import EXPORT, need
+from demitasse.host.scratch import scratch_folder
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ def all_precisions(
         yield _checked(Precisions({encoder.precision: encoder}, notes=(note,)), wanted)
         return
     _check(wanted, [*BLOCK_FORMATS], ())
-    with tempfile.TemporaryDirectory(prefix="demitasse-") as folder:
-        yield _checked(_as_blocks(encoder, Path(folder), wanted, progress=progress), wanted)
+    with scratch_folder() as folder:
+        yield _checked(_as_blocks(encoder, folder, wanted, progress=progress), wanted)
 
 
 def _as_blocks(encoder: Encoder, folder: Path, wanted: Sequence[str] | None, *, progress: bool | None) -> Precisions:
@@ -61,6 +61,8 @@ def _as_blocks(encoder: Encoder, folder: Path, wanted: Sequence[str] | None, *, 
             export_traced(encoder, folder / precision, traced, format=format, progress=progress)
             encoders[precision] = load(folder / precision, device="cpu")
             exported.append(precision)
+        except FullDisk:
+            raise
         except (BackboneError, FolderError) as problem:  # blocks cannot hold the model, or int8 ruins it
             if precision == "fp32":
                 encoders[precision] = encoder

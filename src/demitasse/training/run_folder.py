@@ -27,7 +27,9 @@ from demitasse._version import __version__
 from demitasse.cut import Cut
 from demitasse.errors import FolderError, reason
 from demitasse.host.atomic import new_file
+from demitasse.host.full_disk import naming_full_disk
 from demitasse.host.json_files import read_json
+from demitasse.host.leftovers import sweep
 
 RUN, LOG, CHECKPOINT = "run.json", "log.jsonl", "checkpoint.pt"
 TUNED, MODEL, LAST = "stage-1", "model", "last"
@@ -43,6 +45,8 @@ class RunFolder:
 
     def begin(self, description: Mapping[str, Any], *, resume: bool) -> None:
         """Describe the run in run.json; refuse a folder that has another run in it."""
+        if self._writes:
+            sweep(self.path)  # a run that was killed, perhaps before it had a name
         described = {**json.loads(json.dumps(dict(description))), "versions": _versions()}
         there = (self.path / RUN).is_file()
         if resume:
@@ -61,7 +65,8 @@ class RunFolder:
     def log(self, entry: Mapping[str, Any]) -> None:
         """Add a line to the log."""
         if self._writes:
-            with (self.path / LOG).open("a", encoding="utf-8") as file:
+            path = self.path / LOG
+            with naming_full_disk(path), path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(entry) + "\n")
 
     def save(self, state: Mapping[str, Any]) -> None:
