@@ -94,7 +94,7 @@ def test_missing_values_are_named(missing: Any) -> None:
 @pytest.mark.parametrize(
     ("table", "named"),
     [
-        (pd.DataFrame({"title": TEXTS, "body": TEXTS}), 'name one of title, body with texts=table\\["…"\\]'),
+        (pd.DataFrame({"title": TEXTS, "body": TEXTS}), 'columns: title, body.; name one with texts=table\\["…"\\]'),
         ({"id": [1, 2]}, "no column holds strings"),
         ({"d1": "a text", "d2": "another"}, "'d1' of the dict is a str"),
         (pl.LazyFrame({"text": TEXTS}), "collect"),
