@@ -23,7 +23,7 @@ class DemitasseError(Exception):
     """The base class: catch this to catch all of them."""
 
 
-def reason(problem: Exception) -> str:
+def reason(problem: BaseException) -> str:
     """The first line of an error from another library, short enough to go inside one of our sentences."""
     return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -8,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import zoo
 
-from demitasse import Cut, DataError, Encoder, load
+from demitasse import Cut, DataError, Encoder, FolderError, load
 from demitasse.encoding.token_tally import TokenTally
 from demitasse.encoding.vectors import Vectors
 from demitasse.evaluation import embedding_cache as module
@@ -192,14 +194,13 @@ def test_a_shard_of_another_model_is_not_taken(
 def test_nan_vectors_are_refused_and_not_stored(
     encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = type(encoder).encode_cuts
-
-    def overflowing(self: Encoder, *given: object, **named: object) -> dict[Cut, Vectors]:
-        return {cut: made * (np.nan if cut.layers == 2 else 1) for cut, made in real(self, *given, **named).items()}  # type: ignore[arg-type]
-
-    monkeypatch.setattr(type(encoder), "encode_cuts", overflowing)
-    with pytest.raises(DataError, match=r"NaN vectors at 2 layers in fp32; choose another precision"):
-        vectors_of(encoder, TEXTS, [1, 2], tmp_path)
+    assert isinstance(encoder, TorchEncoder)
+    model = copy.deepcopy(encoder.backbone.model)
+    with torch.no_grad():
+        model.get_parameter("encoder.layer.1.output.dense.weight")[0, 0] = float("nan")
+    unsound = replace(encoder, backbone=replace(encoder.backbone, model=model))
+    with pytest.raises(FolderError, match=r"in fp32 gives NaN instead of vectors at 2 layers, since encoder.layer.1"):
+        vectors_of(unsound, TEXTS, [1, 2], tmp_path)
     assert shards(tmp_path) == []
 
 

@@ -193,7 +193,8 @@ def edit(name: str, **values: object) -> Callable[[Path], object]:
         (edit(MANIFEST, schema=99), "has schema 99, and this demitasse .* reads schema 1"),
         (edit(MANIFEST, full="5x32"), "says 5 layers and config.json 3"),
         (edit(MANIFEST, full="3x99"), "says 99 dims, but 32 come out"),
-        (edit(MANIFEST, exits=[0, 1, 2, 7]), "do not agree"),
+        (edit(MANIFEST, exits=[0, 1, 2, 7]), r"exits\[3\] must be a whole number from 0 to 3, not 7"),
+        (edit(MANIFEST, exits=[0, 1, 2, 3]), "do not agree"),
         (lambda f: (f / MANIFEST).write_text("{"), "cannot be read as JSON"),
         (lambda f: (f / MANIFEST).write_text("[]"), "has schema None"),
         (lambda f: (f / "exits.safetensors").unlink(), "exits.safetensors is missing"),
@@ -204,7 +205,7 @@ def edit(name: str, **values: object) -> Callable[[Path], object]:
         (lambda f: (f / "config.json").unlink(), "no model can be read from"),
         (lambda f: [(f / n).unlink() for n in ("tokenizer.json", "tokenizer_config.json")], "tokenizer"),
         (lambda f: (f / "1_Pooling" / "config.json").unlink(), "1_Pooling/config.json is missing"),
-        (lambda f: (f / "modules.json").write_text("[{}]"), "is not a list of modules"),
+        (lambda f: (f / "modules.json").write_text("[{}]"), r"has no field 'modules\[0\].type'"),
         (edit("1_Pooling/config.json", pooling_mode="median"), "pooling mode 'median' is not known"),
     ],
 )

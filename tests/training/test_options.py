@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from demitasse import DataError
+from demitasse.objectives.pair_losses import InfoNCE
 from demitasse.training.options import SCHEDULES, TrainOptions
 
 COUNTS = ("batch", "accumulate", "save_every", "steps", "micro_batch", "lora", "dev_every", "patience")
@@ -15,7 +16,9 @@ BAD = [
     ({"max_tokens": 3}, "max_tokens must be at least 4, not 3"),
     ({"steps": -3}, "steps must be at least 1, not -3"),
     *(({name: 0.0}, f"{name} must be above 0, not 0.0") for name in RATES),
-    *(({name: math.nan}, f"{name} must be above 0, not nan") for name in RATES),
+    *(({name: math.nan}, f"{name} must be a finite number, not nan") for name in RATES),
+    *(({name: math.inf}, f"{name} must be a finite number, not inf") for name in (*RATES, "decay", "warmup")),
+    ({"loss": InfoNCE(temperature=math.inf)}, "temperature must be a finite number, not inf"),
     ({"decay": -0.1}, "decay must be at least 0, not -0.1"),
     ({"warmup": -0.1}, "warmup must be a share of the steps from 0 to 1, not -0.1"),
     ({"warmup": 50}, "warmup must be a share of the steps from 0 to 1, not 50"),

@@ -50,7 +50,7 @@ def size_table(facts: dict[str, Any]) -> str:
     for size in reversed(widest):
         layers, exit_ = size["cut"].partition("x")[0], "yes" if size["exit"] else "-"
         held_out = facts["held_out"].get(size["cut"])
-        agreement = f"{held_out['similarity']:.3f}" if held_out else "-"
+        agreement = f"{held_out['similarity']:.3f}" if held_out and "similarity" in held_out else "-"
         megabytes = f"{size['model_bytes'] / 1e6:>8.1f}"
         lines.append(f"{layers:>6}  {exit_:>4}  {megabytes}  {agreement:>9}")
     if facts["held_out"]:

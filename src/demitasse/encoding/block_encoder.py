@@ -18,16 +18,18 @@ from demitasse.encoding.batching import pace, token_batches, windows
 from demitasse.encoding.block_files import TOKENIZER, Blocks, files_at
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.fingerprints import fingerprint, reading
+from demitasse.encoding.finite import finite
 from demitasse.encoding.listed_files import ListedFiles
 from demitasse.encoding.manifest import Manifest, own_files
-from demitasse.encoding.ort_sessions import PROVIDERS, choose_provider
+from demitasse.encoding.ort_sessions import PROVIDERS, Values, choose_provider
 from demitasse.encoding.packed_tokens import Batch, PackedTokens
 from demitasse.encoding.pooling import Pooling, without_prompt
 from demitasse.encoding.reader import BatchTokenizer, Reader, fastest_tokenizer
 from demitasse.encoding.text_checks import checked
 from demitasse.encoding.token_tally import TokenTally
+from demitasse.encoding.tokenizer_errors import check_ids, told
 from demitasse.encoding.vectors import Vectors, unit_length
-from demitasse.errors import DeviceError, FolderError, reason
+from demitasse.errors import DeviceError, FolderError
 from demitasse.host.atomic import new_folder
 from demitasse.host.bundled import BUILT_IN
 from demitasse.host.machine import cores
@@ -152,24 +154,39 @@ class BlockEncoder(Encoder):
                 else:
                     ahead.append(_Window(batches, [pool.submit(embed, batch) for batch in batches], len(packed)))
                 if len(ahead) > 1:
-                    yield ahead.popleft().vectors(cuts, advance)
+                    yield self._finite(ahead.popleft().vectors(cuts, advance))
             while ahead:
-                yield ahead.popleft().vectors(cuts, advance)
+                yield self._finite(ahead.popleft().vectors(cuts, advance))
         finally:
             pool.shutdown(cancel_futures=True)  # after Ctrl-C, leave the rest
+
+    def _finite(self, vectors: dict[Cut, Vectors]) -> dict[Cut, Vectors]:
+        cause = "so its weights are damaged; copy or export the model again"
+        return finite(vectors, f"{self.name} in {self.precision}", lambda: cause)
 
     def _embed(self, batch: Batch, cuts: Sequence[Cut], prompt_tokens: int) -> dict[Cut, Vectors]:
         values = {"input_ids": batch.ids, "attention_mask": batch.mask}
         values["pooled_mask"] = without_prompt(batch.mask, prompt_tokens) if prompt_tokens else batch.mask
-        values.update(self.blocks.run("embeddings", values))
+        values.update(self.blocks.run("embeddings", values, "hidden"))
         depths = {cut.layers for cut in cuts}
         embeddings = {}
         for depth in range(max(depths) + 1):
             if depth:
-                values["hidden"] = self.blocks.run(f"layer_{depth}", values)["next_hidden"]
+                values["hidden"] = self.blocks.run(f"layer_{depth}", values, "next_hidden")["next_hidden"]
             if depth in depths:
-                embeddings[depth] = self.blocks.run(f"exit_{depth}", values)["embedding"]
+                embeddings[depth] = self._checked(depth, self.blocks.run(f"exit_{depth}", values, "embedding"))
         return {cut: unit_length(embeddings[cut.layers][:, : cut.dims]) for cut in cuts}
+
+    def _checked(self, depth: int, values: Values) -> Vectors:
+        """The embeddings among the outputs of an exit; fewer dims than the manifest promises are refused."""
+        embeddings = values["embedding"]
+        widest = self.manifest.full.dims
+        if embeddings.ndim != 2 or embeddings.dtype != np.float32 or embeddings.shape[1] < widest:
+            raise FolderError(
+                f"exit_{depth}.onnx in {self.folder} gives {embeddings.dtype} of shape {embeddings.shape}, and "
+                f"the folder says {widest} dims; copy or export the model again"
+            )
+        return embeddings
 
 
 @dataclass(frozen=True)
@@ -234,11 +251,8 @@ def open_blocks(manifest: Manifest, device: str | None = None, dtype: str | None
 
 
 def _read_tokenizer(files: ListedFiles, max_tokens: int) -> BatchTokenizer:
-    content = files.read(TOKENIZER)
-    try:
+    content, path = files.read(TOKENIZER), files.folder / TOKENIZER
+    check_ids(content, path)
+    with told(f"{path} cannot be read", "copy or export the model again"):
         tokenizer = Tokenizer.from_buffer(content)
         return fastest_tokenizer(tokenizer, max_tokens, (tokenizer.truncation or {}).get("direction", "right"))
-    except Exception as problem:  # tokenizers raises plain Exception
-        raise FolderError(
-            f"{files.folder / TOKENIZER} cannot be read ({reason(problem)}); copy or export the model again"
-        ) from problem

@@ -19,7 +19,7 @@ import onnxruntime as ort
 
 from demitasse.encoding.listed_files import ListedFiles
 from demitasse.encoding.ort_sessions import Values, open_session, run
-from demitasse.errors import FolderError, reason
+from demitasse.errors import DeviceError, FolderError, reason
 
 FINGERPRINT = "demitasse.fingerprint"
 TOKENIZER = "tokenizer.json"
@@ -51,15 +51,28 @@ class Blocks:
         """The blocks that have been run so far."""
         return sorted(self._open)
 
-    def run(self, name: str, values: Values) -> Values:
-        """The outputs of the block `name`, given those of `values` that it takes."""
+    def run(self, name: str, values: Values, wanted: str) -> Values:
+        """The outputs of the block `name`, `wanted` among them, given those of `values` that it takes."""
         session = self._open.get(name)
         if session is None:
             # Or two threads would both open it, and one copy would waste memory.
             with self._locks.setdefault(os.getpid(), threading.Lock()):
                 session = self._open.get(name) or self._open_session(name)
                 self._open[name] = session
-        return run(session, values)
+        try:
+            outputs = run(session, values)
+        except Exception as problem:  # onnxruntime has an error class for every occasion
+            raise self._failed(name, problem) from problem
+        if wanted not in outputs:
+            path = self.files.folder / f"{name}.onnx"
+            raise FolderError(f"{path} gives no {wanted}, so it is no block of a model; copy or export it again")
+        return outputs
+
+    def _failed(self, name: str, problem: Exception) -> FolderError | DeviceError:
+        path, why = self.files.folder / f"{name}.onnx", reason(problem)
+        if "alloc" in str(problem).lower():
+            return DeviceError(f"{path} ran out of memory ({why}); give fewer or shorter texts at a time")
+        return FolderError(f"{path} cannot be run ({why}); copy or export the model again")
 
     def check(self, depth: int) -> None:
         """Refuse a folder where a file that `depth` layers need is missing or incomplete."""

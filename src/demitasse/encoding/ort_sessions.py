@@ -60,7 +60,11 @@ def open_session(model: str | bytes, provider: str = PROVIDERS["cpu"]) -> ort.In
 
 def run(session: ort.InferenceSession, values: Mapping[str, npt.NDArray[Any]]) -> Values:
     """The outputs of `session` by name, given those of `values` that it takes."""
-    given = {value.name: values[value.name] for value in session.get_inputs()}
+    wanted = [value.name for value in session.get_inputs()]
+    missing = [name for name in wanted if name not in values]
+    if missing:
+        raise ValueError(f"it wants {missing[0][:60]!r}, which nothing gives")
+    given = {name: values[name] for name in wanted}
     return dict(zip((value.name for value in session.get_outputs()), session.run(None, given), strict=True))
 
 

@@ -41,9 +41,11 @@ class Pooling:
     include_prompt: bool = True
 
     def __post_init__(self) -> None:
+        if len({*self.modes}) < len(self.modes):
+            raise FolderError(f"pooling has the same mode twice ({', '.join(self.modes):.200}); use each once")
         for mode in self.modes or ("",):
             if mode not in _FLAGS:
-                raise FolderError(f"pooling mode {mode!r} is not known; use one or more of {', '.join(_FLAGS)}")
+                raise FolderError(f"pooling mode {mode!a:.60} is not known; use one or more of {', '.join(_FLAGS)}")
 
     def __str__(self) -> str:
         return "+".join(self.modes)

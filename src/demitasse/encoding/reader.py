@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 
 from demitasse.encoding.packed_tokens import Batch, PackedTokens
 from demitasse.encoding.prompts import literal_prompt, prompt_text
+from demitasse.encoding.tokenizer_errors import told
 from demitasse.encoding.word_cache import WordCache, word_cache_for
 from demitasse.errors import DataError
 
@@ -48,7 +49,8 @@ class RustTokenizer:
 
     def tokenize(self, texts: list[str]) -> PackedTokens:
         """The token ids of each text."""
-        encodings = self.tokenizer.encode_batch_fast(texts)
+        with told("the model's tokenizer fails"):
+            encodings = self.tokenizer.encode_batch_fast(texts)
         around = self.tokenizer.num_special_tokens_to_add(is_pair=False)
         # What was truncated is in pieces, each with special tokens of its own.
         rests = [sum(len(piece.ids) - around for piece in encoding.overflowing) for encoding in encodings]
@@ -57,7 +59,8 @@ class RustTokenizer:
 
     def prompt_length(self, prompt: str) -> int:
         """How many leading tokens of a text the prompt takes."""
-        encoding = self.tokenizer.encode(prompt)
+        with told("the model's tokenizer fails"):
+            encoding = self.tokenizer.encode(prompt)
         return len(encoding.ids) - (encoding.special_tokens_mask[-1] if encoding.ids else 0)
 
     def limited(self, max_tokens: int) -> RustTokenizer:

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from demitasse.encoding.packed_tokens import PackedTokens
+from demitasse.encoding.tokenizer_errors import told
 
 REMEMBERED = 200_000  # words; with more, the cache starts empty again
 POOL = 4_000_000  # tokens of those words, likewise
@@ -104,7 +105,7 @@ class WordCache:
 
     def _few(self, texts: list[str]) -> PackedTokens:
         room, first, last = self._room, self._first.tolist(), self._last.tolist()
-        ids = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+        ids = self._ids(texts)
         around = len(first) + len(last)
         return PackedTokens.of([[*first, *own[:room], *last] for own in ids], [len(own) + around for own in ids])
 
@@ -157,8 +158,11 @@ class WordCache:
                 numbers[different] = memory.append(words, self._tokens_of(words))
 
     def _tokens_of(self, words: list[bytes]) -> list[list[int]]:
-        texts = [word.decode() for word in words]
-        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+        return self._ids([word.decode() for word in words])
+
+    def _ids(self, texts: list[str]) -> list[list[int]]:
+        with told("the model's tokenizer fails"):
+            return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
     def _joined(self, memory: _Memory, words: _Int, opening: _Int) -> PackedTokens:
         """The tokens of `words`, where those at `opening` start a text, with the special tokens around each text."""

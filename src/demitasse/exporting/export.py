@@ -104,7 +104,10 @@ def export_traced(  # noqa: PLR0913 - those of export, and one
         depths = {encoder.full.layers: 1.0}
         return Exported(Path(out), format, encoder.full, 0.0, depths, _size(Path(out)))
     check_replaceable(Path(out), own_files, encoder.folder, force=force)  # before the sentences are read
+    encoder.check_weights()
     _check_tokenizer(encoder)
+    if not format.startswith("blocks"):
+        _check_prompts(encoder)
     checks, calibration = _split(corpus() if sentences is None else list(sentences))
     precision, as_blocks = "int8" if format.endswith("int8") else "fp32", format.startswith("blocks")
     feeds = list(_unpadded(encoder, calibration)) if precision == "int8" else []
@@ -185,6 +188,14 @@ def _check_tokenizer(encoder: TorchEncoder) -> None:
         raise FolderError(
             f"the tokenizer of this {encoder.architecture} has no tokenizer.json form, so it cannot be exported; "
             "use the sentence-transformers format"
+        )
+
+
+def _check_prompts(encoder: TorchEncoder) -> None:
+    if not encoder.pooling.include_prompt and any(encoder.reader.prompts.values()):
+        raise FolderError(
+            f"this {encoder.architecture} leaves its prompts out of pooling (include_prompt is false), and one graph "
+            "is not told which tokens they are; use the blocks or the sentence-transformers format"
         )
 
 

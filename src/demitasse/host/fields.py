@@ -42,6 +42,10 @@ class Fields:
             raise self._refusal(at or "it", "an object", value)
         self._values = value
 
+    def empty(self) -> Fields:
+        """No fields at all, of the same file."""
+        return Fields({}, self._file, self._cure, self._error, self._at)
+
     def names(self) -> list[str]:
         """The names of all fields, `null` or not."""
         return list(self._values)

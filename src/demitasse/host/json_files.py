@@ -53,7 +53,7 @@ def _whole(digits: str) -> int:
 
 def write_json(path: Path, value: Any) -> None:
     """Write `value` as a JSON file for people to read."""
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_bytes(_encoded(json.dumps(value, indent=2, ensure_ascii=False) + "\n"))
 
 
 def _finite(written: str) -> float:
@@ -74,9 +74,12 @@ def with_header(kind: str, plain: dict[str, Any]) -> dict[str, Any]:
 
 def json_text(plain: dict[str, Any]) -> str:
     """Plain values as JSON."""
-    text = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    # The name of a folder may not be valid UTF-8; what cannot be encoded is escaped, and JSON reads that back.
-    return text.encode("utf-8", "backslashreplace").decode()
+    return _encoded(json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n").decode()
+
+
+def _encoded(text: str) -> bytes:
+    """JSON as UTF-8; what has no such form, as in the name of a folder, is escaped, and JSON reads that back."""
+    return text.encode("utf-8", "backslashreplace")
 
 
 def save_result(plain: dict[str, Any], path: str | Path) -> None:

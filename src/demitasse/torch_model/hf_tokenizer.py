@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from demitasse.encoding.packed_tokens import PackedTokens
 from demitasse.encoding.reader import BatchTokenizer, fastest_tokenizer
-from demitasse.errors import FolderError, reason
+from demitasse.encoding.tokenizer_errors import check_ids, told
+from demitasse.errors import FolderError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -17,19 +19,24 @@ def tokenizer_at(folder: str) -> PreTrainedTokenizerBase:
     """The tokenizer in `folder`."""
     from transformers import AutoTokenizer
 
-    try:
+    path, cure = Path(folder) / "tokenizer.json", "copy the model's tokenizer.json and tokenizer_config.json into it"
+    if path.is_file():
+        check_ids(path.read_bytes(), path)
+    with told(f"no tokenizer can be read from {folder}", cure):
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
-    except Exception as problem:  # transformers and tokenizers raise almost anything here
-        raise FolderError(
-            f"no tokenizer can be read from {folder} ({reason(problem)}); "
-            "copy the model's tokenizer.json and tokenizer_config.json into it"
-        ) from problem
+        count = len(tokenizer)
     # Where the files are missing, transformers makes a tokenizer with an empty vocabulary.
-    if len(tokenizer) <= len(tokenizer.all_special_tokens):
+    if count <= len(tokenizer.all_special_tokens):
         raise FolderError(
             f"the tokenizer in {folder} has no vocabulary; copy tokenizer.json and tokenizer_config.json into it"
+        )
+    limit = tokenizer.model_max_length
+    if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit > 0:
+        raise FolderError(
+            f"the tokenizer in {folder} has a model_max_length of {limit!a:.60}, which must be a number above 0; "
+            "copy tokenizer_config.json again"
         )
     return tokenizer
 
@@ -39,7 +46,8 @@ def batch_tokenizer(tokenizer: PreTrainedTokenizerBase, max_tokens: int) -> Batc
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         return _PythonTokenizer(tokenizer, max_tokens)
-    return fastest_tokenizer(backend, max_tokens, tokenizer.truncation_side)
+    with told("the model's tokenizer cannot be used"):
+        return fastest_tokenizer(backend, max_tokens, tokenizer.truncation_side)
 
 
 def empty_id(tokenizer: PreTrainedTokenizerBase) -> int:
@@ -58,7 +66,8 @@ class _PythonTokenizer:
     def tokenize(self, texts: list[str]) -> PackedTokens:
         if not texts:
             return PackedTokens.of([])
-        ids = list(self.tokenizer(texts, verbose=False)["input_ids"])
+        with told("the model's tokenizer fails"):
+            ids = list(self.tokenizer(texts, verbose=False)["input_ids"])
         whole_lengths = [len(own) for own in ids]
         for index, length in enumerate(whole_lengths):
             if length > self.max_tokens:

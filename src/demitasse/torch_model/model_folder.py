@@ -76,6 +76,7 @@ def _read(folder: Path, manifest: Manifest | None, chosen: torch.device, dtype: 
     else:
         encoder = _elastic(manifest, TorchEncoder(backbone, reader, layout.pooling, state_dims))
     _check_widths(folder, encoder)
+    encoder.check_weights()
     return encoder
 
 
@@ -89,6 +90,7 @@ def save(encoder: TorchEncoder, folder: str | Path, *, force: bool = False) -> N
     Encoder(1x32, BertModel, mean, cpu)
     """
     target = Path(folder)
+    encoder.check_weights()
     backbone = encoder.backbone
     if backbone.depth == 0 and not backbone.runs_empty:
         raise FolderError(
@@ -152,6 +154,7 @@ def _check_copy(encoder: TorchEncoder, folder: Path) -> None:
 
 def _elastic(manifest: Manifest, plain: TorchEncoder) -> TorchEncoder:
     """`plain` with the exits, the head and the dims of a demitasse folder."""
+    manifest.check()
     folder, full = manifest.folder, manifest.full
     tensors = {name: tensor.float() for name, tensor in read_tensors(folder / _EXITS).items()}
     try:

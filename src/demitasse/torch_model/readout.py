@@ -43,7 +43,7 @@ class Dense:
     def __post_init__(self) -> None:
         if not self.activation.startswith("torch.nn.") or self._activation_name not in _ACTIVATIONS:
             raise FolderError(
-                f"a Dense module with the activation {self.activation!r} cannot be cut; "
+                f"a Dense module with the activation {self.activation!a:.60} cannot be cut; "
                 f"use one of {', '.join(_ACTIVATIONS)}"
             )
 

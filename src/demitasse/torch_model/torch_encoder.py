@@ -19,6 +19,7 @@ from demitasse.encoding.batching import pace, token_batches, windows
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.exits import Exit, narrow
 from demitasse.encoding.fingerprints import fingerprint, reading
+from demitasse.encoding.finite import finite
 from demitasse.encoding.packed_tokens import PackedTokens
 from demitasse.encoding.pooling import Pooling
 from demitasse.encoding.reader import Reader
@@ -27,6 +28,7 @@ from demitasse.encoding.token_tally import TokenTally
 from demitasse.encoding.vectors import Vectors
 from demitasse.encoding.word_cache import WordCache
 from demitasse.encoding.word_processes import WordProcesses
+from demitasse.errors import FolderError
 from demitasse.host.machine import cores
 from demitasse.torch_model.backbone import Backbone
 from demitasse.torch_model.cuda_streams import Lanes, Launched, to_host
@@ -37,6 +39,8 @@ from demitasse.torch_model.readout import Dense, Readout, embed, exit_readout, u
 from demitasse.torch_model.torch_pooling import pool
 
 WINDOWS_ALONE = 2  # windows of text that are tokenized before other processes are started to help
+_PARTS = ("weight", "bias")
+_WHOLE_AGAIN = "copy or save the model again, or train it again with lower rates"
 MAX_PROCESSES = 8  # and at most half as many as there are cores
 
 
@@ -99,12 +103,43 @@ class TorchEncoder(Encoder):
         facts = [self.precision, str(self.full), repr(self.pooling), steps, reading(self.reader, tokenizer)]
         return fingerprint(facts, self._weights())
 
+    def check_weights(self) -> None:
+        """Refuse weights with NaN in them: all that is computed from them is, and seldom says why."""
+        unsound = self._unsound_weight()
+        if unsound is not None:
+            raise FolderError(f"{self.name} has NaN or infinite numbers in {unsound}; {_WHOLE_AGAIN}")
+
+    def _unsound_weight(self) -> str | None:
+        """The name of a weight that has NaN or infinite numbers in it, if one does."""
+        named = [*self.backbone.model.named_parameters(), *self._head_weights()]
+        for depth, exit_ in self.exits.items():
+            named += [(f"the exit at depth {depth}", torch.from_numpy(part)) for part in (exit_.weight, exit_.bias)]
+        for name, tensor in named:
+            if tensor.is_floating_point() and tensor.numel():
+                ends = torch.stack(torch.aminmax(tensor.detach()))  # one pass, without a copy; NaN wins
+                if not bool(torch.isfinite(ends).all()):
+                    return name
+        return None
+
+    def _head_weights(self) -> list[tuple[str, Tensor]]:
+        parts = [(index, part, getattr(step, part, None)) for index, step in enumerate(self.head) for part in _PARTS]
+        return [(f"head {index} {part}", tensor) for index, part, tensor in parts if tensor is not None]
+
+    def _finite(self, vectors: dict[Cut, Vectors]) -> dict[Cut, Vectors]:
+        return finite(vectors, f"{self.name} in {self.precision}", self._why_not_finite)
+
+    def _why_not_finite(self) -> str:
+        unsound = self._unsound_weight()
+        if unsound is not None:
+            return f"since {unsound} has NaN or infinite numbers; {_WHOLE_AGAIN}"
+        if self.precision in ("fp16", "bf16"):
+            return "where a state is too large for that number format; choose another precision, or fewer layers"
+        return f"since its weights are too large; {_WHOLE_AGAIN}"
+
     def _weights(self) -> Iterator[tuple[str, Any]]:
         """Every weight by name, one at a time: a large model is never in memory twice."""
-        named = sorted(self.backbone.model.state_dict().items())
-        for index, step in enumerate(self.head):
-            named += [(f"head {index} {part}", getattr(step, part, None)) for part in ("weight", "bias")]
-        yield from ((name, tensor.detach().float().cpu().numpy()) for name, tensor in named if tensor is not None)
+        named = [*sorted(self.backbone.model.state_dict().items()), *self._head_weights()]
+        yield from ((name, tensor.detach().float().cpu().numpy()) for name, tensor in named)
         for depth, exit_ in sorted(self.exits.items()):
             yield from ((f"exit {depth}", exit_.weight), (f"exit {depth} bias", exit_.bias))
 
@@ -179,9 +214,10 @@ class TorchEncoder(Encoder):
                 vectors = {cut: to_host(unit_length(embedded[cut.layers][:, : cut.dims])) for cut in cuts}
             launched.append(Launched(vectors, self.device))
             if len(launched) > ahead:
-                yield launched.popleft().fetched()  # outside the block, whose mode the caller would otherwise be in
+                # Outside the block, whose mode the caller would otherwise be in.
+                yield self._finite(launched.popleft().fetched())
         while launched:
-            yield launched.popleft().fetched()
+            yield self._finite(launched.popleft().fetched())
 
     def _token_windows(self, texts: Iterable[str], prefix: str, ahead: int) -> Iterator[PackedTokens]:
         """The token ids of each window of `texts`, made in another thread `ahead` windows in advance."""
@@ -214,12 +250,23 @@ class TorchEncoder(Encoder):
         """The states of `window`, in its order."""
         return self._launch(self.reader.read(window, prefix), depths, prefix, lambda steps: None)
 
+    def _check_ids(self, packed: PackedTokens) -> None:
+        """Refuse token ids without an embedding, which a GPU would not survive."""
+        largest = max(int(packed.ids.max(initial=0)), self.reader.pad_id)
+        embedded = len(self.backbone.model.get_input_embeddings().weight)  # type: ignore[arg-type]
+        if largest >= embedded:
+            raise FolderError(
+                f"the tokenizer of {self.name} gives the token {largest}, and the model has embeddings of {embedded}; "
+                "copy the tokenizer that belongs to it"
+            )
+
     def _launch(
         self, packed: PackedTokens, depths: Sequence[int], prefix: str, advance: Callable[[int], None]
     ) -> dict[int, Tensor]:
         """The states of texts in order, computed in batches of similar length; a GPU may still be computing them."""
         mind_fork(self.device)
         prompt_tokens = 0 if self.pooling.include_prompt else self.reader.prompt_tokens(prefix)
+        self._check_ids(packed)
         feed = pace(self.runtime, self.device_kind)
         batches = token_batches(packed.lengths.tolist(), feed.budget, feed.least)
         on_device = DeviceTokens(packed, batches, self.device)

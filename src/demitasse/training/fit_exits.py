@@ -52,6 +52,7 @@ def fit_exits(
     """
     if not isinstance(encoder, TorchEncoder):
         raise DataError("an encoder of blocks cannot be fitted; load the model it was exported from")
+    encoder.check_weights()
     seen = _gather(encoder, sentences, seed, progress)
     steps = refining.ORDER_STEPS * order + refining.REFINE_STEPS * refine
     with progress_bar("fitting exits", steps, show=progress) as advance:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 
 from demitasse.errors import DataError
 from demitasse.objectives.pair_losses import InfoNCE, PairLoss
@@ -55,6 +55,7 @@ class TrainOptions:
     trackers: tuple[str, ...] = ()  # such as wandb or tensorboard, through accelerate
 
     def __post_init__(self) -> None:
+        check_finite(self)
         for name in ("batch", "accumulate", "save_every"):
             _at_least(name, getattr(self, name), 1)
         for name, least in (*((name, 1) for name in _COUNTS), ("max_tokens", 4)):  # 4: special tokens take two
@@ -79,6 +80,18 @@ class TrainOptions:
         if step < warm:
             return (step + 1) / warm
         return SCHEDULES[self.schedule]((step - warm) / max(1, steps - warm))
+
+
+def check_finite(value: object, at: str = "") -> None:
+    """Refuse options and objectives, however nested, with a number that is infinite or not one at all."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise DataError(f"{at} must be a finite number, not {value}")
+    if isinstance(value, (list, tuple)):
+        for part in value:
+            check_finite(part, at)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for option in fields(value):
+            check_finite(getattr(value, option.name), option.name)
 
 
 def _at_least(name: str, value: int, least: int) -> None:

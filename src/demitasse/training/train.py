@@ -15,7 +15,7 @@ from demitasse.extras import LORA, need
 from demitasse.objectives.elastic import Elastic
 from demitasse.objectives.protocol import Objective
 from demitasse.torch_model.torch_encoder import TorchEncoder
-from demitasse.training.options import TrainOptions
+from demitasse.training.options import TrainOptions, check_finite
 from demitasse.training.recipe import recipe_for
 from demitasse.training.run import Run
 
@@ -43,7 +43,9 @@ def train(  # noqa: PLR0913 - what, on what, how, where to, and two that are sel
     """
     if not isinstance(encoder, TorchEncoder):
         raise DataError("an encoder of blocks cannot be trained; load the model it was exported from")
+    encoder.check_weights()
     objective, options = objective or Elastic(), options or TrainOptions()
+    check_finite(objective)
     if options.lora:
         need("lora", LORA)
     objective.cuts(encoder.full)  # a width that does not fit should not wait for the first step
