@@ -20,11 +20,7 @@ def one_of(*values: str) -> Callable[[str], list[str]]:
     >>> one_of("float32", "float16", "int8")("flo")
     ['float32', 'float16']
     """
-
-    def offered(incomplete: str) -> list[str]:
-        return [value for value in values if value.startswith(incomplete)]
-
-    return offered
+    return lambda incomplete: [value for value in values if value.startswith(incomplete)]
 
 
 VECTOR_KINDS = one_of("float32", "float16", "int8", "binary")
