@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # the table below, as type checkers read it
     from demitasse.encoding.loading import load as load
     from demitasse.encoding.vectors import restore as restore
     from demitasse.encoding.vectors import store as store
+    from demitasse.encoding.verifying import verify as verify
     from demitasse.errors import BackboneError as BackboneError
     from demitasse.errors import CutError as CutError
     from demitasse.errors import DataError as DataError
@@ -116,6 +117,7 @@ _PUBLIC: dict[str, tuple[str, Extra | None]] = {
     "restore": ("encoding.vectors", None),
     "store": ("encoding.vectors", None),
     "train": ("training.train", TRAIN),
+    "verify": ("encoding.verifying", None),
 }
 __all__ = list(_PUBLIC)
 

@@ -50,8 +50,22 @@ def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     assert sentence == "RUN already has a run in it; resume it (--resume), or choose a new folder"
     (folder.path / RUN).rename(folder.path / "other.json")
     sentence = refused(folder, RUN_OF, resume=False)
-    assert sentence == "RUN is not empty; remove its files, or choose a new folder"
+    said = "RUN is not empty (other.json); choose a new folder, or use force (--force), which keeps these"
+    assert sentence == said
     assert [path.name for path in folder.path.iterdir()] == ["other.json"]
+
+
+def test_with_force_a_run_begins_beside_files_of_others(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run", writes=True)
+    (folder.path / ".git").mkdir(parents=True)
+    (folder.path / CHECKPOINT).write_text("mine")
+    with pytest.raises(FolderError, match=r"has a checkpoint.pt, which training would write too; move it, or choose"):
+        folder.begin(RUN_OF, resume=False, force=True)
+    (folder.path / CHECKPOINT).rename(folder.path / "mine.pt")
+    folder.begin(RUN_OF, resume=False, force=True)
+    assert sorted(path.name for path in folder.path.iterdir()) == [".git", "mine.pt", RUN]
+    with pytest.raises(FolderError, match="already has a run in it; resume it"):
+        folder.begin(RUN_OF, resume=False, force=True)
 
 
 def test_an_empty_folder_is_accepted(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import typer
 
 import demitasse
 from demitasse.cli.models import load_model
-from demitasse.cli.options import CutOption, OutFolderOption, RequiredModelArgument, one_of
+from demitasse.cli.options import CutOption, ForceOption, OutFolderOption, RequiredModelArgument, one_of
+from demitasse.cli.outputs import check_model_folder
 from demitasse.extras import EXPORT, need
 
 
@@ -30,10 +31,12 @@ def export(
         Path | None,
         typer.Option(help="File with one sentence per line, to calibrate int8 and to compare the vectors on."),
     ] = None,
+    force: ForceOption = False,
 ) -> None:
     """Write a model that runs without torch: blocks for every cut, or one ONNX graph for one cut."""
     from demitasse.data.text_rows import read_texts
 
     need("demitasse export", EXPORT)  # before loading, which alone would name fewer packages
+    check_model_folder(out, model, force=force)
     lines = None if sentences is None else list(read_texts(sentences))
-    typer.echo(demitasse.export(load_model(model, cut, "cpu"), out, format=format, sentences=lines))
+    typer.echo(demitasse.export(load_model(model, cut, "cpu"), out, format=format, sentences=lines, force=force))

@@ -10,7 +10,8 @@ import typer
 
 import demitasse
 from demitasse.cli.models import load_model
-from demitasse.cli.options import BaseOption, DeviceOption, OutFolderOption
+from demitasse.cli.options import BaseOption, DeviceOption, ForceOption, OutFolderOption
+from demitasse.cli.outputs import check_model_folder
 
 
 def fit(  # noqa: PLR0913 - options of a command, each named when used
@@ -24,14 +25,16 @@ def fit(  # noqa: PLR0913 - options of a command, each named when used
     order: Annotated[bool, typer.Option(help="Rotate the embedding space so that narrow cuts lose less.")] = True,
     refine: Annotated[bool, typer.Option(help="Distil similarities into the exits after the closed-form fit.")] = True,
     device: DeviceOption = None,
+    force: ForceOption = False,
 ) -> None:
     """Fit an exit at every depth on unlabelled sentences, so that shallow cuts give good vectors."""
     from demitasse.data.text_rows import read_texts
 
+    check_model_folder(out, base, force=force)
     lines = islice(read_texts(sentences), limit)  # a stream: the file may be larger than memory
     encoder = load_model(base, None, device)
     fitted = demitasse.fit_exits(encoder, lines, order=order, refine=refine)
-    fitted.save(out)
+    fitted.save(out, force=force)
     typer.echo(f"{out}: {fitted!r}, fitted on {fitted.record['data']['sentences']} sentences")
     typer.echo("on held-out sentences, compared with the full model:")
     for entry in fitted.record["cuts"]:

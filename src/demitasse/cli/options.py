@@ -96,6 +96,13 @@ VectorsOption = Annotated[
 
 # Outputs.
 OutFolderOption = Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")]
+ForceOption = Annotated[
+    bool,
+    typer.Option(
+        "--force",
+        help="Also write to a folder that has files of yours, which are kept, or that the model was loaded from.",
+    ),
+]
 ProfileArgument = Annotated[Path, typer.Argument(help="Profile file, as written by demitasse measure --json.")]
 
 _RANGE = re.compile(r"\s*(\d{1,5})\s*(?:-\s*(\d{1,5})\s*)?", re.ASCII)

@@ -52,6 +52,14 @@ def check_folder(option: str, path: Path | None) -> None:
         check_writable(option, path)
 
 
+def check_model_folder(folder: Path, model: str | None, *, force: bool) -> None:
+    """Refuse a folder that must not be replaced by a model made from `model`, before any work is done."""
+    from demitasse.encoding.manifest import own_files
+    from demitasse.host.replacing import check_replaceable
+
+    check_replaceable(folder, own_files, None if model is None else Path(model), force=force)
+
+
 def check_writable(option: str, path: Path) -> None:
     """Refuse a path where nothing can be written; nothing is left behind, not even its folder."""
     folder = path if path.is_dir() else next(parent for parent in path.absolute().parents if parent.exists())

@@ -16,6 +16,7 @@ from demitasse.cli.options import (
     BytesOption,
     DataOption,
     DeviceOption,
+    ForceOption,
     LatencyOption,
     PrecisionOption,
     QualityOption,
@@ -28,7 +29,7 @@ from demitasse.cli.options import (
     one_of,
     parse_min_quality,
 )
-from demitasse.cli.outputs import check_writable
+from demitasse.cli.outputs import check_model_folder
 from demitasse.errors import DataError
 from demitasse.planning.budget import PREFER, Budget, NothingFits, as_fast, neighbours
 
@@ -61,6 +62,7 @@ def plan(  # noqa: PLR0913 - options of a command, each named when used
     precision: PrecisionOption = None,
     vectors: VectorsOption = None,
     export: Annotated[Path | None, typer.Option(help="Folder to write the chosen model to.")] = None,
+    force: ForceOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     tasks: TasksOption = None,
     data: DataOption = None,
@@ -80,7 +82,7 @@ def plan(  # noqa: PLR0913 - options of a command, each named when used
     if budget == Budget():
         raise DataError("no budget was given; say what you can afford, such as --latency-ms 5 or --min-quality 97%")
     if export is not None:
-        check_writable("--export", export)
+        check_model_folder(export, model, force=force)
     source = MeasureSource(model, tasks, data, texts, device)
     _check_names(precision, vectors)
     measured, encoder = _profile(profile, source, seconds)
@@ -97,7 +99,7 @@ def plan(  # noqa: PLR0913 - options of a command, each named when used
         from demitasse.planning.deploy import planned_model, write_model
 
         encoder = encoder or planned_model(measured, model, device)
-        typer.echo(write_model(measured, encoder, best, export), err=True)
+        typer.echo(write_model(measured, encoder, best, export, force=force), err=True)
     if as_json:
         typer.echo(json.dumps(_plain(measured, budget, rows, export), indent=2))
     else:

@@ -111,6 +111,9 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
         list[str] | None, typer.Option(help=f"Experiment tracker: wandb, tensorboard, …; {REPEATABLE}.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also write to a folder that has files of yours, which are kept.")
+    ] = False,
     device: DeviceOption = None,
 ) -> None:
     """Train a model on pairs, triples, groups or scored pairs of texts."""
@@ -118,6 +121,7 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
     parquet = any(file is not None and file.suffix == ".parquet" for file in (*data, dev))
     need("demitasse train", TRAIN, *[LORA] * bool(lora), *[PARQUET] * parquet)
     from demitasse.cli.objective_names import LOSSES, OBJECTIVES, choice
+    from demitasse.training.run_folder import RunFolder
 
     chosen = choice(objective, OBJECTIVES, "objective")
     options = demitasse.TrainOptions(
@@ -126,14 +130,18 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
         trackers=tuple(tracker or ()),
         **{name: given[name] for name in _PASSED_ON},
     )
+    first = os.environ.get("RANK", "0") == "0"
+    RunFolder(out, writes=first).check(resume=resume, force=force)  # before the data is read
     pairs = demitasse.read_pairs(*data, columns=_parse_columns(columns), weights=weight, skip_bad_rows=skip_bad_rows)
     skipped = sum(source.skipped for source in pairs.sources)
     if skipped:
         typer.echo(f"{skipped} bad rows were skipped", err=True)
     dev_pairs = None if dev is None else demitasse.read_pairs(dev)
     encoder = demitasse.load(base, device=device or _process_gpu())
-    trained = demitasse.train(encoder, pairs, chosen, out=out, options=options, dev=dev_pairs, resume=resume)
-    if os.environ.get("RANK", "0") != "0":
+    trained = demitasse.train(
+        encoder, pairs, chosen, out=out, options=options, dev=dev_pairs, resume=resume, force=force
+    )
+    if not first:
         return  # of several processes, only the first one prints
     typer.echo(f"{out / 'model'}: {trained!r}, trained on {len(pairs)} rows")
     for entry in trained.record.get("cuts") or ():

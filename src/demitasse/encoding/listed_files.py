@@ -17,7 +17,7 @@ from pathlib import Path, PureWindowsPath
 from demitasse.encoding.manifest import MANIFEST, Manifest, sha256_of
 from demitasse.errors import FolderError
 
-_CURE = "copy, save or export the model again"
+_OTHER_CONTENT = f"is not the file that was written (its sha256 is not the one in {MANIFEST})"
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,8 @@ class ListedFiles:
         return self.manifest.sha256
 
     def check_size(self, name: str) -> None:
-        """Refuse a file that is missing or has another size; a pipe or a device is no file."""
-        parts = PureWindowsPath(name)  # which knows what is absolute on POSIX, too
-        if parts.anchor or ".." in parts.parts:
-            raise FolderError(f"{self.folder / MANIFEST} lists {name!a:.80}, which is outside the folder; {_CURE}")
-        try:
-            status = (self.folder / name).stat()
-        except OSError as problem:
-            raise self._unreadable(name, problem) from problem
-        if not stat.S_ISREG(status.st_mode):
-            raise self._wrong(name, "is not a file")
-        self._compare_size(name, status.st_size)
+        """Refuse a file that is missing or has another size."""
+        self._refuse(name, self._fault(name, hashed=False))
 
     def read(self, name: str) -> bytes:
         """The content of a file that is what the manifest says."""
@@ -60,11 +51,12 @@ class ListedFiles:
         try:
             content = (self.folder / name).read_bytes()
         except OSError as problem:
-            raise self._unreadable(name, problem) from problem
-        self._compare_size(name, len(content))
+            raise self._wrong(name, _unreadable(problem)) from problem
         if not self.hashes and self._has_changed():
             raise self._changed()
-        self._compare_hash(name, hashlib.sha256(content).hexdigest() if self.hashes else None)
+        self._refuse(name, self._size_fault(name, len(content)))
+        if self.hashes and hashlib.sha256(content).hexdigest() != self.hashes.get(name):
+            raise self._wrong(name, _OTHER_CONTENT)
         return content
 
     @contextmanager
@@ -72,58 +64,62 @@ class ListedFiles:
         """Refuse a folder whose files are not what the manifest says, now or when the block ends."""
         before = {name: self._state(name) for name in self.sizes}
         for name in self.sizes:
-            self.check_size(name)
-            self._compare_hash(name, self._hash_on_disk(name) if self.hashes else None)
+            self._refuse(name, self._fault(name, hashed=True))
         yield
         if {name: self._state(name) for name in self.sizes} != before:
             raise self._changed()
 
-    def wrong(self) -> dict[str, str]:
+    def faults(self) -> dict[str, str]:
         """What is wrong with each file that is not as listed."""
-        found = {}
-        for name in self.sizes:
-            try:
-                self.check_size(name)
-                self._compare_hash(name, self._hash_on_disk(name) if self.hashes else None)
-            except FolderError as problem:
-                found[name] = str(problem).partition(";")[0].removeprefix(f"{self.folder / name} ")
-        return found
+        found = {name: self._fault(name, hashed=True) for name in self.sizes}
+        return {name: fault for name, fault in found.items() if fault is not None}
 
-    def _compare_size(self, name: str, size: int) -> None:
-        if size != self.sizes.get(name):
-            raise self._wrong(name, f"has {size} bytes and should have {self.sizes.get(name)}")
-
-    def _compare_hash(self, name: str, found: str | None) -> None:
-        if self.hashes and found != self.hashes.get(name):
-            raise self._wrong(name, f"is not the file that was written (its sha256 is not the one in {MANIFEST})")
-
-    def _hash_on_disk(self, name: str) -> str:
+    def _fault(self, name: str, *, hashed: bool) -> str | None:
+        """What is wrong with a file, if anything is; its content is looked at if `hashed`."""
+        parts = PureWindowsPath(name)  # which knows what is absolute on POSIX, too
+        if parts.anchor or ".." in parts.parts:
+            return f"is listed in {MANIFEST}, but is outside the folder"
         try:
-            return sha256_of(self.folder / name)
-        except OSError as problem:
-            raise self._unreadable(name, problem) from problem
+            status = (self.folder / name).stat()
+            if not stat.S_ISREG(status.st_mode):  # a pipe or a device has no end
+                return "is not a file"
+            fault = self._size_fault(name, status.st_size)
+            if fault is None and hashed and self.hashes and sha256_of(self.folder / name) != self.hashes.get(name):
+                return _OTHER_CONTENT
+        except (OSError, ValueError) as problem:  # a name may hold what no file system takes
+            return _unreadable(problem)
+        return fault
+
+    def _size_fault(self, name: str, size: int) -> str | None:
+        wanted = self.sizes.get(name)
+        return None if size == wanted else f"has {size} bytes and should have {wanted}"
 
     def _state(self, name: str) -> tuple[int, int, int] | None:
         """What changes when a file is written or replaced."""
         try:
             status = (self.folder / name).stat()
-        except OSError:
+        except (OSError, ValueError):
             return None
         return status.st_ino, status.st_size, status.st_mtime_ns
 
-    def _unreadable(self, name: str, problem: OSError) -> FolderError:
-        return self._wrong(name, f"cannot be read ({problem.strerror})")
+    def _refuse(self, name: str, fault: str | None) -> None:
+        if fault is not None:
+            raise self._wrong(name, fault)
 
     def _wrong(self, name: str, what: str) -> FolderError:
         if self._has_changed():
             return self._changed()
-        return FolderError(f"{self.folder / name} {what}; {_CURE}")
+        return FolderError(f"{self.folder / name} {what}; copy, save or export the model again")
 
     def _changed(self) -> FolderError:
         return FolderError(f"{self.folder} was changed after it was loaded; load the model again")
 
     def _has_changed(self) -> bool:
         return is_replaced(self.manifest, self.folder)
+
+
+def _unreadable(problem: OSError | ValueError) -> str:
+    return f"cannot be read ({getattr(problem, 'strerror', None) or problem})"
 
 
 def is_replaced(manifest: Manifest | None, folder: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 from demitasse.encoding.block_encoder import open_blocks
@@ -12,11 +13,12 @@ from demitasse.encoding.manifest import Manifest
 from demitasse.errors import FolderError
 from demitasse.extras import TORCH, need
 from demitasse.host.bundled import BUILT_IN
+from demitasse.host.leftovers import is_moved_aside
 from demitasse.host.machine import checked_threads
 
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 _HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors", "*.onnx"]
-_TRIES = 20  # to read a folder that another process replaces meanwhile
+_TRIES, _PAUSE = 50, 0.01  # to read a folder that another process replaces meanwhile; seconds
 _NOT_DOWNLOADED = ["onnx/*", "openvino/*", "coreml/*", "*.bin", "*.pt", "*.pkl"]
 
 
@@ -52,19 +54,19 @@ def load(
 
 
 def _open(model: str | Path | None, device: str | None, dtype: str | None) -> Encoder:
-    # Absolute, since blocks are opened when they are first needed, and the working directory may be another by then.
-    folder = BUILT_IN if model is None else _local_folder(model).absolute()
+    folder = folder_of(model)
     name = folder.name if Path(str(model)).exists() else str(model)
     for _ in range(_TRIES):
         manifest = Manifest.read(folder)
         try:
             encoder = _open_as_it_is(folder, manifest, device, dtype, name)
         except FolderError:
-            if not is_replaced(manifest, folder):
+            if not (is_replaced(manifest, folder) or is_moved_aside(folder)):
                 raise
         else:
             if not is_replaced(manifest, folder):
                 return encoder
+        time.sleep(_PAUSE)
     raise FolderError(f"{folder} is replaced again and again by another process; load it when that has ended")
 
 
@@ -81,10 +83,20 @@ def _open_as_it_is(
     return read(folder, device, dtype, name)
 
 
+def folder_of(model: str | Path | None) -> Path:
+    """Where a model is on this disk: a folder, the download of a hub name, or the built-in model."""
+    # Absolute, since blocks are opened when they are first needed, and the working directory may be another by then.
+    return BUILT_IN if model is None else _local_folder(model).absolute()
+
+
 def _local_folder(model: str | Path) -> Path:
     folder = Path(model)
-    if str(model) and folder.is_dir():
-        return folder
+    for _ in range(_TRIES):
+        if str(model) and folder.is_dir():
+            return folder
+        if not (folder.name and is_moved_aside(folder)):
+            break
+        time.sleep(_PAUSE)
     if folder.is_file() or not _HUB_NAME.fullmatch(str(model)):
         raise FolderError(f"there is no folder {str(model)!r}; give a model folder or a hub name such as 'owner/model'")
     from huggingface_hub import snapshot_download

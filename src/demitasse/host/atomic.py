@@ -6,6 +6,7 @@ A full disk, and any other error of the file system, is one sentence.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,6 +19,9 @@ from demitasse.host.exchange import exchange
 from demitasse.host.full_disk import naming_full_disk
 from demitasse.host.leftovers import OLD, PART, hold, make_beside, remove, sweep
 from demitasse.host.replacing import OwnFiles, check_replaceable, keep, others_files
+
+_TRIES = 100  # to replace a folder that other processes replace, too
+_REPLACED_BY_OTHERS = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST)
 
 
 @contextmanager
@@ -86,26 +90,35 @@ def _aside(target: Path, at_the_end: ExitStack, *, folder: bool) -> Path:
 
 def _put(aside: Path, target: Path, own_files: OwnFiles) -> None:
     """Make `aside` the new `target`; what was replaced may be found at `aside` then."""
-    others = others_files(target, own_files)
     written = [path for path in aside.rglob("*") if path.is_file()]
-    keep(others, target, aside)
-    for path in (*written, *(path for path in aside.rglob("*") if path.is_dir()), aside):
-        sync(path)
-    _copy_mode(target, aside)
-    if not target.exists():
-        os.rename(aside, target)
-    else:
-        with ExitStack() as at_the_end:
-            at_the_end.callback(hold(target, wait=False))  # so that nobody sweeps it while it is called `aside`
-            if exchange(aside, target):
-                try:  # once more, for what others wrote meanwhile
-                    keep(others_files(aside, own_files), aside, target)
-                except BaseException:
-                    exchange(aside, target)
-                    raise
+    for tries in range(_TRIES, 0, -1):
+        keep(others_files(target, own_files), target, aside)
+        for path in (*written, *(path for path in aside.rglob("*") if path.is_dir()), aside):
+            sync(path)
+        try:
+            _copy_mode(target, aside)
+            if target.exists():
+                _replace(aside, target, own_files)
             else:
-                _replace_by_two_renames(aside, target, own_files)
+                os.rename(aside, target)
+            break
+        except OSError as problem:  # it came or went in between
+            if problem.errno not in _REPLACED_BY_OTHERS or tries == 1:
+                raise
     sync(target.parent)
+
+
+def _replace(aside: Path, target: Path, own_files: OwnFiles) -> None:
+    with ExitStack() as at_the_end:
+        at_the_end.callback(hold(target, wait=False))  # so that nobody sweeps it while it is called `aside`
+        if not exchange(aside, target):
+            _replace_by_two_renames(aside, target, own_files)
+            return
+        try:  # once more, for what others wrote meanwhile
+            keep(others_files(aside, own_files), aside, target)
+        except BaseException:
+            exchange(aside, target)
+            raise
 
 
 def _replace_by_two_renames(aside: Path, target: Path, own_files: OwnFiles) -> None:
@@ -131,7 +144,9 @@ def _naming(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        raise FolderError(f"cannot write {target} ({problem.strerror}); choose a folder you may write to") from problem
+        raise FolderError(
+            f"cannot write {target} ({problem.strerror or problem}); choose a folder you may write to"
+        ) from problem
 
 
 def _copy_mode(target: Path, aside: Path) -> None:

@@ -9,6 +9,8 @@ such locks (Windows, some network disks), what nobody has touched for a day coun
 
 from __future__ import annotations
 
+import errno
+import glob
 import os
 import re
 import secrets
@@ -58,7 +60,7 @@ def hold(path: Path, *, wait: bool = True) -> Callable[[], None]:
         same = False
     if not same:
         os.close(handle)
-        raise FileNotFoundError(path)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path))
     return lambda: os.close(handle)
 
 
@@ -81,6 +83,11 @@ def sweep(folder: Path, name: str | None = None) -> None:
 def _is_ours(entry: os.DirEntry[str]) -> bool:
     """Whether this user made it: in a folder that several users share, what others made is not ours to remove."""
     return os.name == "nt" or entry.stat(follow_symlinks=False).st_uid == os.geteuid()
+
+
+def is_moved_aside(target: Path) -> bool:
+    """Whether two renames are replacing `target` just now, so that for a moment it may not be there."""
+    return any((path / target.name).exists() for path in target.parent.glob(f".{glob.escape(target.name)}.*{OLD}"))
 
 
 def _sweep_one(path: Path, target: Path, kind: str) -> None:

@@ -75,7 +75,7 @@ def planned_model(profile: Profile, model: str | None, device: str | None) -> En
     return encoder
 
 
-def write_model(profile: Profile, encoder: Encoder, measured: MeasuredCut, out: Path) -> str:
+def write_model(profile: Profile, encoder: Encoder, measured: MeasuredCut, out: Path, *, force: bool = False) -> str:
     """Write the model of a measured cut to a folder, atomically; returns a line that says what was written."""
     small = encoder.cut(*measured.cut)
     if isinstance(small, BlockEncoder):
@@ -84,14 +84,14 @@ def write_model(profile: Profile, encoder: Encoder, measured: MeasuredCut, out: 
                 f"{measured} cannot be written from {small.precision} blocks; "
                 "give --model the model they were exported from"
             )
-        small.save(out)
+        small.save(out, force=force)
     elif measured.precision in BLOCK_FORMATS and not _fell_back_to_torch(profile, encoder, measured):
         need(f"exporting {measured}", EXPORT)
         from demitasse.exporting.export import export
 
-        return str(export(small, out, format=BLOCK_FORMATS[measured.precision]))
+        return str(export(small, out, format=BLOCK_FORMATS[measured.precision], force=force))
     else:  # half precision is saved as fp32 weights, and converted when they are loaded
-        small.save(out)
+        small.save(out, force=force)
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     return f"{out}: {small!r}, {size / 1e6:.1f} MB"
 

@@ -80,6 +80,7 @@ class Run:
         dev: Pairs | None,
         *,
         resume: bool,
+        force: bool,
     ) -> Run:
         """Start a run in the folder `out`, or resume the one that is there."""
         accelerator = _accelerator(encoder, options, out)
@@ -94,7 +95,7 @@ class Run:
             "steps": sum(goal.steps for goal in goals),
             "processes": accelerator.num_processes,
         }
-        folder.begin(description, resume=resume)
+        folder.begin(description, resume=resume, force=force)
         accelerator.wait_for_everyone()
         if options.trackers:
             accelerator.init_trackers(out.name, config={"objective": str(objective), "options": str(options)})
@@ -154,7 +155,7 @@ class Run:
     def save_once(self, make: Callable[[], TorchEncoder], name: str, device: torch.device) -> TorchEncoder:
         """What `make` makes, made and saved by one process and loaded by all."""
         if self.accelerator.is_main_process:
-            make().save(self.folder.path / name)
+            make().save(self.folder.path / name, force=True)  # which keeps what others may have put there
         self.accelerator.wait_for_everyone()
         return self.load(name, device)
 
@@ -167,7 +168,7 @@ class Run:
     def finish(self, encoder: TorchEncoder) -> TorchEncoder:
         """Write the result: the best on the dev set if there is one, else the last."""
         if self.accelerator.is_main_process:
-            encoder.save(self.folder.path / (MODEL if self.dev is None else LAST))
+            encoder.save(self.folder.path / (MODEL if self.dev is None else LAST), force=True)
         self.accelerator.wait_for_everyone()
         if self.options.trackers:
             self.accelerator.end_training()
@@ -213,7 +214,7 @@ class Run:
             self.folder.log({"step": earlier + step, "dev": round(mean, 3), "scores": scores})
             if mean > self.dev.best:
                 self.dev.best, self.dev.scores, self.dev.misses = mean, scores, 0
-                self._recorded(encoder, start, scores).save(self.folder.path / MODEL)
+                self._recorded(encoder, start, scores).save(self.folder.path / MODEL, force=True)
             else:
                 self.dev.misses += 1
             misses += self.dev.misses

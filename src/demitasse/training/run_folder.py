@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
@@ -33,6 +34,7 @@ from demitasse.host.leftovers import sweep
 
 RUN, LOG, CHECKPOINT = "run.json", "log.jsonl", "checkpoint.pt"
 TUNED, MODEL, LAST = "stage-1", "model", "last"
+_OURS = re.compile(rf"{LOG}|{CHECKPOINT}|{TUNED}|{MODEL}|{LAST}|(anchor|teacher)-(texts|vectors)\.npy")
 LOG_EVERY = 10  # steps to a line of the log
 _COMPARED = ("options", "objective", "data", "dev", "base")  # must be the same in a resumed run
 
@@ -43,22 +45,38 @@ class RunFolder:
     def __init__(self, path: Path, *, writes: bool) -> None:
         self.path, self._writes = path, writes
 
-    def begin(self, description: Mapping[str, Any], *, resume: bool) -> None:
-        """Describe the run in run.json; refuse a folder that has another run in it."""
+    def check(self, *, resume: bool, force: bool = False) -> None:
+        """Refuse a folder that has no run to resume, another run in it or, unless forced, files of yours."""
         if self._writes:
             sweep(self.path)  # a run that was killed, perhaps before it had a name
-        described = {**json.loads(json.dumps(dict(description))), "versions": _versions()}
         there = (self.path / RUN).is_file()
         if resume:
             if not there:
                 raise FolderError(f"{self.path} has no run to resume; start without resume")
-            _same(self.path, read_json(self.path / RUN), described)
-        elif not self._writes:
+            return
+        if not self._writes:
             return  # the process that writes checks it
-        elif there or (self.path.is_dir() and any(self.path.iterdir())):
-            what = "already has a run in it; resume it (--resume)" if there else "is not empty; remove its files"
-            raise FolderError(f"{self.path} {what}, or choose a new folder")
-        else:
+        if there:
+            raise FolderError(f"{self.path} already has a run in it; resume it (--resume), or choose a new folder")
+        names = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else []
+        if names and not force:
+            named = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+            raise FolderError(
+                f"{self.path} is not empty ({named}); choose a new folder, or use force (--force), which keeps these"
+            )
+        taken = [name for name in names if _OURS.fullmatch(name)]
+        if taken:
+            raise FolderError(
+                f"{self.path} has a {taken[0]}, which training would write too; move it, or choose a new folder"
+            )
+
+    def begin(self, description: Mapping[str, Any], *, resume: bool, force: bool = False) -> None:
+        """Describe the run in run.json; refuse a folder that has another run in it."""
+        self.check(resume=resume, force=force)
+        described = {**json.loads(json.dumps(dict(description))), "versions": _versions()}
+        if resume:
+            _same(self.path, read_json(self.path / RUN), described)
+        elif self._writes:
             with new_file(self.path / RUN) as file:
                 file.write((json.dumps(described, indent=2, ensure_ascii=False) + "\n").encode())
 

@@ -20,7 +20,7 @@ from demitasse.training.recipe import recipe_for
 from demitasse.training.run import Run
 
 
-def train(  # noqa: PLR0913 - what, on what, how, where to, and two that are seldom given
+def train(  # noqa: PLR0913 - what, on what, how, where to, and what is seldom given
     encoder: Encoder,
     data: Pairs,
     objective: Objective | None = None,
@@ -29,12 +29,14 @@ def train(  # noqa: PLR0913 - what, on what, how, where to, and two that are sel
     options: TrainOptions | None = None,
     dev: Pairs | None = None,
     resume: bool = False,
+    force: bool = False,
 ) -> TorchEncoder:
     """`encoder` trained on `data`, written to the folder `out` and returned; the given encoder stays as it is.
 
     `objective` defaults to `Elastic()`. With `dev` (scored pairs) the model is scored now and then, and the best one is
     the result. A run that was stopped or killed continues with `resume=True` and the same arguments. Several processes
-    (`torchrun`) share each batch and get the gradients that one would have had.
+    (`torchrun`) share each batch and get the gradients that one would have had. `out` must be new or empty, or with
+    `force` may have files of yours in it, which are kept.
 
     >>> from demitasse import Matryoshka, read_pairs
     >>> pairs = read_pairs([(a, b) for a, b in zip(sentences[:40], sentences[40:80])])
@@ -53,7 +55,7 @@ def train(  # noqa: PLR0913 - what, on what, how, where to, and two that are sel
     steps = options.steps or max(1, round(options.epochs * len(data) / options.batch / options.accumulate))
     goals = recipe.goals(steps, options, on_gpu=encoder.device.type == "cuda")
     recipe.check(data, goals)
-    run = Run.begin(encoder, data, objective, goals, Path(out), options, dev, resume=resume)
+    run = Run.begin(encoder, data, objective, goals, Path(out), options, dev, resume=resume, force=force)
     with _set_by_signals(run.asked_to_stop):
         trained = recipe.train(run, encoder)
     return run.finish(trained)
