@@ -53,9 +53,15 @@ def test_similar_meanings_are_close(blocks: Encoder) -> None:
 
 
 def test_a_vector_is_the_same_alone_and_in_a_batch(blocks: Encoder) -> None:
-    together = blocks.encode(TEXTS)
-    alone = np.concatenate([blocks.encode([text]) for text in TEXTS])
-    np.testing.assert_allclose(together, alone, atol=1e-5)
+    # From a word to more than the model takes, so that there is much padding.
+    texts = [" ".join(TEXTS[start : start + (1, 2, 5, 30)[start % 4]]) for start in range(40)]
+    for encoder in (blocks, blocks.cut(1, 32), blocks.cut(0, 384)):
+        together = encoder.encode(texts)
+        alone = np.concatenate([encoder.encode([text]) for text in texts])
+        np.testing.assert_allclose(together, alone, rtol=0, atol=1e-5)
+        for batch in (2, 7):
+            parts = [encoder.encode(texts[::-1][start : start + batch]) for start in range(0, 40, batch)]
+            np.testing.assert_allclose(np.concatenate(parts)[::-1], together, rtol=0, atol=1e-5)
 
 
 def test_cuts_from_one_pass_equal_separate_cuts(blocks: Encoder) -> None:

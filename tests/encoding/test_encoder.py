@@ -32,7 +32,8 @@ def test_a_vector_does_not_depend_on_its_batch(name: str, model_folder: Callable
     encoder = load(model_folder(name))
     together = encoder.encode(TEXTS)
     alone = np.concatenate([encoder.encode([text]) for text in TEXTS])
-    np.testing.assert_allclose(together, alone, atol=1e-5)
+    np.testing.assert_allclose(together, alone, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(encoder.encode(TEXTS[::-1])[::-1], together, rtol=0, atol=1e-5)
 
 
 def test_the_full_encoder_gives_what_sentence_transformers_gives(model_folder: Callable[..., Path]) -> None:
