@@ -26,7 +26,7 @@ pytestmark = pytest.mark.posix
 TEXTS = corpus()[:60]
 
 
-@pytest.fixture(params=["blocks", "torch"])
+@pytest.fixture(scope="module", params=["blocks", "torch"])
 def any_encoder(request: pytest.FixtureRequest, encoder: Encoder) -> Encoder:
     return load(max_seq_length=40, threads=2).cut(2, 64) if request.param == "blocks" else encoder.cut(2, 16)
 

@@ -33,7 +33,7 @@ def nothing_kept() -> None:
     block_encoder.reopened.cache_clear()
 
 
-@pytest.fixture(params=["blocks", "torch"])
+@pytest.fixture(scope="module", params=["blocks", "torch"])
 def any_encoder(request: pytest.FixtureRequest, encoder: Encoder) -> Encoder:
     return load(max_seq_length=40, threads=2).cut(2, 64) if request.param == "blocks" else encoder.cut(2, 16)
 
@@ -81,10 +81,11 @@ def test_a_folder_that_changed_is_not_opened_for_a_pickled_encoder(folder: Path)
     assert pickle.loads(pickled).full == Cut(1, 32)
     block_encoder.reopened.cache_clear()
     shutil.rmtree(folder)
-    load().cut(1, 16).save(folder)  # narrower
+    built_in = load()
+    built_in.cut(1, 16).save(folder)  # narrower
     with pytest.raises(FolderError, match="holds another model than when this encoder was pickled"):
         pickle.loads(pickled)
-    load().cut(2, 32).save(folder)  # deeper: the same cut of it has the same vectors
+    built_in.cut(2, 32).save(folder)  # deeper: the same cut of it has the same vectors
     assert pickle.loads(pickled).full == Cut(1, 32)
     block_encoder.reopened.cache_clear()
     shutil.rmtree(folder)

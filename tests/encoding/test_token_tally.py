@@ -24,7 +24,7 @@ from demitasse.host.bundled import BUILT_IN, corpus
 from demitasse.torch_model.hf_tokenizer import batch_tokenizer
 
 LIMIT = 12
-TEXTS = [*corpus()[:60], "", "a", "word " * 10, "word " * 11, "word " * 5000, "unbelievably " * 9]
+TEXTS = [*corpus()[:60], "", "a", "word " * 10, "word " * 11, "word " * 900, "unbelievably " * 9]
 
 
 def whole() -> Tokenizer:
@@ -77,7 +77,7 @@ def test_a_tokenizer_in_python_knows_it_too(side: str) -> None:
     assert packed.ids_of(2) == source(kept)["input_ids"]
 
 
-@pytest.fixture(params=["torch", "blocks"])
+@pytest.fixture(scope="module", params=["torch", "blocks"])
 def any_encoder(request: pytest.FixtureRequest, encoder: Encoder) -> Encoder:
     return encoder if request.param == "torch" else load(max_seq_length=32).cut(0, 32)
 
