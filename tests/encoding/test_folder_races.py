@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from demitasse import Encoder, FolderError, load
+from demitasse.encoding.listed_files import ListedFiles
+from demitasse.encoding.manifest import MANIFEST, Manifest
 
 TEXTS = ["a small cup", "the bank of the river"]
 SECONDS = 30.0
@@ -62,3 +64,55 @@ def test_loading_while_others_save_gives_the_old_or_the_new_model(way: str, tmp_
     expected_outcomes = {"loaded at 0 layers", "loaded at 1 layers", "encoded", CHANGED}
     assert set(seen) <= expected_outcomes
     print(f"\n{way}: {saves} saves by two processes; {dict(seen)}")
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from demitasse.encoding.manifest import Manifest, own_files
+from demitasse.host import atomic
+
+target, way, ends, number = Path(sys.argv[1]), sys.argv[2], time.time() + float(sys.argv[3]), int(sys.argv[4])
+if way == "renames":
+    atomic.exchange = lambda one, other: False
+first = number
+while time.time() < ends:
+    with atomic.new_folder(target, own_files) as aside:
+        for name in "abc":
+            (aside / name).write_text(f"{number} " * (1 + number % 3))
+        Manifest(aside, {"schema": 1, "kind": "onnx", "number": number}).with_files().write()
+    number += 1
+print(number - first)
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.posix
+@pytest.mark.parametrize("way", ["exchange", "renames"])
+def test_small_folders_replaced_hundreds_of_times_are_read_whole(way: str, tmp_path: Path) -> None:
+    target = tmp_path / "m"
+    commands = [[sys.executable, "-c", WRITER, str(target), way, "15", str(10**6 * first)] for first in (1, 2, 3)]
+    writers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
+    while not target.exists():
+        time.sleep(0.01)
+    seen: Counter[str] = Counter()
+    while any(writer.poll() is None for writer in writers):
+        try:
+            manifest = Manifest.read(target)
+            if manifest is None:
+                seen["absent for a moment"] += 1
+                continue
+            files = ListedFiles(manifest)
+            read = {files.read(name).decode() for name in "abc"}
+        except FolderError:
+            seen["changed while it was read"] += 1
+            continue
+        number = manifest.fields["number"]
+        assert read == {f"{number} " * (1 + number % 3)}
+        seen["whole"] += 1
+    saves = sum(int(writer.communicate()[0]) for writer in writers)
+    assert all(writer.returncode == 0 for writer in writers)
+    assert way == "renames" or not seen["absent for a moment"]
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+    assert sorted(path.name for path in target.iterdir()) == ["a", "b", "c", MANIFEST]
+    print(f"\n{way}: {saves} saves by three processes; {dict(seen)}")

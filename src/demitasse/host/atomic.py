@@ -110,12 +110,13 @@ def _put(aside: Path, target: Path, own_files: OwnFiles) -> None:
 
 def _replace(aside: Path, target: Path, own_files: OwnFiles) -> None:
     with ExitStack() as at_the_end:
-        at_the_end.callback(hold(target, wait=False))  # so that nobody sweeps it while it is called `aside`
+        at_the_end.callback(hold(target))  # so that nobody sweeps it while it is called `aside`
+        own = set(own_files(target))
         if not exchange(aside, target):
             _replace_by_two_renames(aside, target, own_files)
             return
         try:  # once more, for what others wrote meanwhile
-            keep(others_files(aside, own_files), aside, target)
+            keep(others_files(aside, lambda folder: own.union(own_files(folder))), aside, target)
         except BaseException:
             exchange(aside, target)
             raise

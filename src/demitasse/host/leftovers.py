@@ -27,6 +27,7 @@ except ImportError:  # Windows
 
 PART, OLD = ".part", ".old"
 STALE = 24 * 3600.0  # seconds
+PATIENCE = 2.0  # seconds
 _LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}(?P<kind>\.part|\.old)", re.DOTALL)
 
 
@@ -43,17 +44,21 @@ def make_beside(target: Path, kind: str, make: Callable[[Path], None]) -> tuple[
                 raise
 
 
-def hold(path: Path, *, wait: bool = True) -> Callable[[], None]:
+def hold(path: Path) -> Callable[[], None]:
     """Lock `path` against sweeping, where the platform can; returns the function that unlocks it.
 
-    Without `wait`, a path that is locked already is left so.
+    A process of ours has a lock for a moment only. Anything else that has one for longer is none of our business.
     """
-    try:
-        handle = _locked(path, wait=wait)
-    except BlockingIOError:
-        handle = None
-    if handle is None:
-        return lambda: None
+    handle, patience = None, time.monotonic() + PATIENCE
+    while handle is None:
+        try:
+            handle = _locked(path)
+        except BlockingIOError:
+            if time.monotonic() < patience:
+                time.sleep(0.005)
+                continue
+        if handle is None:
+            return lambda: None
     try:
         same = os.path.samestat(os.fstat(handle), os.stat(path))
     except OSError:
@@ -92,7 +97,7 @@ def is_moved_aside(target: Path) -> bool:
 
 def _sweep_one(path: Path, target: Path, kind: str) -> None:
     try:
-        handle = _locked(path, wait=False)
+        handle = _locked(path)
     except OSError:  # a living process has it, or another one has just swept it
         return
     try:
@@ -119,8 +124,8 @@ def remove(path: Path) -> None:
             path.unlink()
 
 
-def _locked(path: Path, *, wait: bool) -> int | None:
-    """A handle that locks `path`; `None` where that cannot be done. Without `wait`, one that is locked is an error."""
+def _locked(path: Path) -> int | None:
+    """A handle that locks `path`; `None` where that cannot be done. One that is locked already is an error."""
     if fcntl is None:
         return None
     try:
@@ -128,7 +133,7 @@ def _locked(path: Path, *, wait: bool) -> int | None:
     except PermissionError:
         return None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
         raise

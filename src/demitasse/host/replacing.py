@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
@@ -27,14 +28,17 @@ def check_replaceable(target: Path, own_files: OwnFiles, source: Path | None = N
     """
     real = Path(os.path.realpath(target))
     _check_writable(target, real)
-    if not real.exists():
+    try:
+        is_source = source is not None and source.exists() and real.samefile(source)
+        is_folder = stat.S_ISDIR(real.stat().st_mode)
+    except FileNotFoundError:  # there is none, or another process is replacing it
         return
-    if not real.is_dir():
+    if not is_folder:
         raise FolderError(f"{target} is a file; choose a new folder")
     _check_movable(target, real)
     if force:
         return
-    if source is not None and source.exists() and real.samefile(source):
+    if is_source:
         raise FolderError(
             f"{target} is the folder that the model was loaded from; choose a new folder, or use force (--force)"
         )
