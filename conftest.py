@@ -13,6 +13,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+import system_calls
 import torch
 import zoo
 from command_line import RunCommand, run_command
@@ -26,8 +27,10 @@ torch.set_num_threads(1)  # tiny models gain nothing from more, and lose a lot w
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that need a GPU where there is none, and the long ones unless they are asked for."""
+    """Leave out tests that need a GPU or seccomp where there is none, and the long ones unless they are asked for."""
     absent = [] if torch.cuda.is_available() else ["cuda"]
+    if not system_calls.available():
+        absent.append("seccomp")
     if "soak" not in config.option.markexpr:
         absent.append("soak")
     left_out = [item for item in items if any(item.get_closest_marker(mark) for mark in absent)]

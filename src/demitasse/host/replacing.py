@@ -13,6 +13,7 @@ from pathlib import Path
 
 from demitasse.errors import FolderError
 from demitasse.host.disk_sync import sync
+from demitasse.host.full_disk import naming_full_disk
 
 OwnFiles = Callable[[Path], Collection[str]]  # the files of a folder that demitasse wrote, as relative POSIX paths
 
@@ -131,7 +132,7 @@ def _link_or_copy(source: Path, place: Path) -> None:
 def _check_writable(target: Path, real: Path) -> None:
     folder = next((parent for parent in real.parents if parent.exists()), real)
     try:
-        with tempfile.TemporaryFile(dir=folder):
+        with naming_full_disk(target), tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as problem:
         raise FolderError(f"cannot write {target} ({problem.strerror}); choose a folder you may write to") from problem
