@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import bz2
+import gc
 import gzip
 import io
 import lzma
@@ -146,3 +147,19 @@ def test_pieces_are_the_text_wherever_they_end(tmp_path: Path, monkeypatch: pyte
         assert "".join(read_pieces(written(tmp_path / name, BOM + text.encode()))) == text
     with pytest.raises(DataError, match=r"half\.json line 2 is not UTF-8 \(unexpected end of data\)"):
         list(read_pieces(written(tmp_path / "half.json", b"a\nb\xc3")))
+
+
+@pytest.mark.parametrize("read", [read_lines, read_pieces])
+@pytest.mark.parametrize("name", ["t.txt", "t.txt.gz"])
+def test_a_file_is_closed_when_nobody_reads_on(
+    read: Callable[[Path], Iterator[str]], name: str, tmp_path: Path
+) -> None:
+    """Also when an error holds on to the lines: garbage is collected in any order, and pytest fails on a warning."""
+    path = written(tmp_path / name, b"a\nb\n" * 99)
+    for asked in (0, 1):
+        held: list[object] = [read(path)]
+        for _ in range(asked):
+            next(held[0])  # type: ignore[call-overload]
+        held.append(held)  # a cycle, as a traceback makes one
+        del held
+        gc.collect()

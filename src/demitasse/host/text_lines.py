@@ -9,6 +9,7 @@ import codecs
 import gzip
 import io
 import sys
+import weakref
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -50,12 +51,20 @@ def read_lines(source: Path, *, name: str | None = None, keep_ends: bool = False
     """
     if str(source) == "-":
         return _lines(_stdin(), source, name or "stdin", keep_ends=keep_ends)
-    return _lines(_opened(source), source, name or str(source), keep_ends=keep_ends)
+    file = _opened(source)
+    return _closing(file, _lines(file, source, name or str(source), keep_ends=keep_ends))
 
 
 def read_pieces(source: Path, *, name: str | None = None) -> Iterator[str]:
     """The text of a UTF-8 file (.gz too) in pieces that end anywhere, for files whose lines may be very long."""
-    return _pieces(_opened(source), source, name or str(source))
+    file = _opened(source)
+    return _closing(file, _pieces(file, source, name or str(source)))
+
+
+def _closing(file: _File, texts: Iterator[str]) -> Iterator[str]:
+    """`texts`, which are read from `file`: it is closed when they are let go, even if none was asked for."""
+    weakref.finalize(texts, file.close).atexit = False  # another thread may be waiting for a line then
+    return texts
 
 
 def _opened(source: Path) -> _File:
