@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,9 +10,13 @@ import numpy as np
 import pytest
 import torch
 import zoo
+from hypothesis import given
+from hypothesis import strategies as st
+from paths import ROOT
 
 from demitasse import export, fit_exits, load
 from demitasse.encoding.encoder import Encoder
+from demitasse.encoding.fingerprints import fingerprint
 from demitasse.exporting.export import export_traced
 from demitasse.host.bundled import BUILT_IN
 from demitasse.torch_model.torch_encoder import TorchEncoder
@@ -112,3 +117,51 @@ def test_a_fingerprint_is_computed_once(tiny: TorchEncoder, monkeypatch: pytest.
     first = tiny.fingerprint
     monkeypatch.setattr(np, "ascontiguousarray", lambda array: pytest.fail("worked out again"))
     assert tiny.fingerprint == first
+
+
+@given(st.lists(st.tuples(st.text(max_size=3), st.binary(max_size=6)), max_size=4), st.data())
+def test_no_two_lists_of_arrays_are_the_same_bytes(named: list[tuple[str, bytes]], data: st.DataObject) -> None:
+    """The bytes of names and arrays in another division: they must not have one name."""
+    joined = b"".join(name.encode() + values for name, values in named)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(joined)), max_size=6)))
+    pieces = [joined[a:b] for a, b in zip([0, *cuts], [*cuts, len(joined)], strict=True)]
+    other = [(a.decode("latin-1"), b) for a, b in zip(pieces[::2], pieces[1::2], strict=False)]
+
+    def name_of(arrays: list[tuple[str, bytes]]) -> str:
+        return fingerprint({}, ((name, np.frombuffer(values, np.uint8)) for name, values in arrays))
+
+    assert (name_of(named) == name_of(other)) == (named == other)
+
+
+def test_shapes_and_types_are_part_of_a_fingerprint() -> None:
+    zeros = [np.zeros((2, 3)), np.zeros((3, 2)), np.zeros(6), np.zeros((2, 3), np.int64), np.zeros(12, np.float32)]
+    assert len({fingerprint({}, [("w", array)]) for array in zeros}) == len(zeros)
+
+
+@pytest.mark.parametrize("change", [{"num_attention_heads": 2}, {"hidden_act": "relu"}, {"layer_norm_eps": 1e-2}])
+def test_models_that_compute_differently_with_the_same_weights_differ(
+    change: dict[str, object], model_folder: Callable[..., Path], tmp_path: Path
+) -> None:
+    encoder = load(model_folder("BERT"), device="cpu")
+    shutil.copytree(model_folder("BERT"), tmp_path / "m")
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    (tmp_path / "m" / "config.json").write_text(json.dumps({**config, **change}))
+    other = load(tmp_path / "m", device="cpu")
+    assert abs(other.encode(["kan lor"]) - encoder.encode(["kan lor"])).max() > 1e-6
+    assert other.fingerprint != encoder.fingerprint
+
+
+def test_the_side_that_is_truncated_is_part_of_it(model_folder: Callable[..., Path], tmp_path: Path) -> None:
+    encoder = load(model_folder("BERT"), device="cpu")
+    shutil.copytree(model_folder("BERT"), tmp_path / "m")
+    path = tmp_path / "m" / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "truncation_side": "left"}))
+    other = load(tmp_path / "m", device="cpu")
+    long = [" ".join(zoo.WORDS)]
+    assert abs(other.encode(long) - encoder.encode(long)).max() > 1e-3
+    assert other.fingerprint != encoder.fingerprint
+
+
+def test_the_built_in_model_has_the_fingerprint_that_results_name() -> None:
+    recorded = json.loads((ROOT / "research" / "results" / "profile-built-in.json").read_text())["fingerprint"]
+    assert load().fingerprint == recorded

@@ -2,15 +2,18 @@ from __future__ import annotations
 
 import copy
 import os
+import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import torch
 import zoo
+from manifests import listed_again, without_hashes
 
 from demitasse import Cut, DataError, Encoder, FolderError, load
 from demitasse.encoding.token_tally import TokenTally
@@ -232,3 +235,44 @@ def test_what_a_killed_run_left_is_swept(encoder: Encoder, tmp_path: Path) -> No
     os.utime(half, (0, 0))  # long ago, for platforms without locks
     EmbeddingCache(tmp_path, encoder, None)
     assert sorted(folder.iterdir()) == shards
+
+
+def crafted(folder: Path, out: Path) -> Encoder:
+    """Blocks that claim the fingerprint of those in `folder` and compute something else."""
+    shutil.copytree(folder, out)
+    graph = onnx.load(out / "exit_0.onnx")
+    weight = max(graph.graph.initializer, key=lambda one: len(one.raw_data))
+    weight.raw_data = weight.raw_data[::-1]
+    (out / "exit_0.onnx").write_bytes(graph.SerializeToString())
+    return load(listed_again(out))
+
+
+@pytest.mark.parametrize("hashed", [True, False])
+def test_a_model_that_claims_the_fingerprint_of_another_has_its_own_vectors(hashed: bool, tmp_path: Path) -> None:
+    load().cut(0, 32).save(tmp_path / "honest")
+    other = crafted(tmp_path / "honest", tmp_path / "crafted")
+    if not hashed:
+        without_hashes(tmp_path / "honest")
+        other = load(without_hashes(tmp_path / "crafted"))
+    honest = load(tmp_path / "honest")
+    assert honest.fingerprint == other.fingerprint
+    poisoned = vectors_of(other, TEXTS, [0], tmp_path / "cache")
+    assert abs(poisoned[0] - honest.encode(TEXTS)).max() > 1e-2
+    np.testing.assert_allclose(vectors_of(honest, TEXTS, [0], tmp_path / "cache")[0], honest.encode(TEXTS), atol=1e-6)
+
+
+def test_names_have_all_digits_of_a_hash(encoder: Encoder, tmp_path: Path) -> None:
+    """With 16 of them, two models or two shards with one name can be made in hours."""
+    vectors_of(encoder, TEXTS, [1], tmp_path)
+    (folder,) = tmp_path.iterdir()
+    assert len(folder.name) == 64
+    assert all(len(path.stem) == 64 for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("content", [b"PK\x03\x04" + b"\0" * 60, b"\x93NUMPY\x01\0\x10\0{'descr': (((((((", b""])
+def test_what_is_no_array_is_encoded_again(content: bytes, encoder: Encoder, tmp_path: Path) -> None:
+    expected = vectors_of(encoder, TEXTS, [1], tmp_path)
+    for path in tmp_path.rglob("*.npy"):
+        path.write_bytes(content)
+    with pytest.warns(UserWarning, match="is damaged"):
+        assert same(vectors_of(encoder, TEXTS, [1], tmp_path), expected)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import zoo
 
-from demitasse import Encoder, load, read_pairs
+from demitasse import DemitasseError, Encoder, load, read_pairs
 from demitasse.data.pairs import Pairs
 from demitasse.data.sampler import Sampler, TextBatch
 from demitasse.training import teacher_vectors
@@ -162,3 +162,29 @@ def test_keys_are_unique_and_ordered() -> None:
     batch = TextBatch((("a", "c"), ("b", "d")), None, ((7, (0, 1)), (9, (3, 2))), source=2)
     assert keys_of(batch).tolist() == [[key(2, 7, 0), key(2, 7, 1)], [key(2, 9, 3), key(2, 9, 2)]]
     assert np.array(keys, np.int64).tolist() == keys  # they fit
+
+
+def test_files_that_do_not_fit_are_refused(encoder: Encoder, tmp_path: Path) -> None:
+    data = read_pairs(ROWS["pairs"])
+    batches = drawn(data)
+    written(tmp_path, encoder, data, batches)
+    texts, vectors = tmp_path / "teacher-texts.npy", tmp_path / "teacher-vectors.npy"
+    keys, numbers = np.load(texts), np.load(vectors)
+
+    def refused(said: str) -> None:
+        with pytest.raises(DemitasseError, match=said):
+            for batch in batches:
+                TeacherVectors(tmp_path, "teacher").columns(batch)
+
+    for values in (keys[::-1], keys.astype(np.float32), keys[:, None]):
+        np.save(texts, values)
+        refused("teacher-texts.npy is damaged; remove it and resume")
+    np.save(texts, keys[1:])
+    refused("teacher-vectors.npy is damaged, or belongs to other texts")
+    np.save(texts, np.sort(np.append(keys[1:], key(5, 5, 5))))  # another text in place of one
+    refused("has no vector of some text of this run")
+    np.save(texts, keys)
+    np.save(vectors, numbers * np.float16("nan"))
+    refused("it has NaN; remove it and resume")
+    vectors.write_bytes(b"PK\x03\x04")
+    refused("cannot be read as a .npy file")

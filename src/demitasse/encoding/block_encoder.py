@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,12 @@ class BlockEncoder(Encoder):
         tokenizer = self.blocks.files.read(TOKENIZER).decode()
         facts = [self.blocks.fingerprint, self.precision, str(self.full), repr(self.pooling)]
         return fingerprint([*facts, reading(self.reader, tokenizer)])
+
+    @property
+    def content(self) -> dict[str, str]:
+        """The sha256 of every file that makes the vectors; a fingerprint only says what a folder claims to hold."""
+        files = self.blocks.files
+        return {name: files.hashes.get(name) or sha256(files.read(name)).hexdigest() for name in files_at(self.layers)}
 
     def model_bytes(self, cut: Cut) -> int:
         """How many bytes of blocks are opened to run `cut`."""

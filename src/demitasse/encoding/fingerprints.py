@@ -20,8 +20,10 @@ def fingerprint(facts: object, arrays: Iterable[tuple[str, Any]] = ()) -> str:
     """
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for name, array in arrays:
-        digest.update(name.encode())
-        digest.update(np.ascontiguousarray(array).data)
+        values = np.ascontiguousarray(array)
+        # What follows has a length that this says, so no two lists of arrays are the same bytes.
+        digest.update(json.dumps(["array", name, values.dtype.str, values.shape]).encode() + b"\n")
+        digest.update(values.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 
@@ -30,7 +32,9 @@ def reading(reader: Reader, tokenizer: str) -> dict[str, Any]:
     written = json.loads(tokenizer)
     # Truncation and padding are set each time a tokenizer is loaded.
     parts = {part: value for part, value in written.items() if part not in ("truncation", "padding")}
+    side = (written.get("truncation") or {}).get("direction", "Right")
     return {
+        **({} if side == "Right" else {"truncated": side}),
         "tokenizer": parts,
         "max_tokens": reader.max_tokens,
         "prompts": dict(reader.prompts),

@@ -93,7 +93,7 @@ class Manifest:
             "schema": SCHEMA,
             "kind": kind,
             "demitasse": __version__,
-            "fingerprint": fingerprint([precision, encoder.fingerprint])[:16],
+            "fingerprint": fingerprint([precision, encoder.fingerprint]),
             "precision": precision,
             "full": str(encoder.full),
             "architecture": encoder.architecture,

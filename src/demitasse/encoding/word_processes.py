@@ -29,7 +29,8 @@ from tokenizers import Tokenizer
 from demitasse.encoding.packed_tokens import PackedTokens
 from demitasse.encoding.word_cache import WordCache, word_cache_for
 
-_SIZES = struct.Struct("<QQ")  # the number of texts, and their bytes (to a process) or their tokens (from it)
+# The number of the question, the number of texts, and their bytes (to a process) or their tokens (from it).
+_SIZES = struct.Struct("<QQQ")
 _READY = b"!"
 
 
@@ -48,15 +49,27 @@ class WordProcesses:
             return self._words.tokenize(texts)
         share = -(-len(texts) // len(self._processes)) or 1
         parts = [texts[start : start + share] for start in range(0, len(texts), share)]
-        with self._turn:  # one question at a time per process
-            asked = [process.ask(part) for process, part in zip(self._processes, parts, strict=False)]
-            answers = [self._processes[index].answer() if sent else None for index, sent in enumerate(asked)]
+        answers = self._answers(["\0".join(part).encode() for part in parts], [len(part) for part in parts])
         # This process does the part of one that was killed, or that could not be asked.
         packed = [
             self._words.tokenize(part) if answer is None else answer
             for part, answer in zip(parts, answers, strict=True)
         ]
         return PackedTokens.joined(packed or [PackedTokens.of([])])
+
+    def _answers(self, joined: list[bytes], counts: list[int]) -> list[PackedTokens | None]:
+        """What the processes answer about texts that were joined; `None` where one cannot be asked or has ended."""
+        with self._turn:  # one question at a time per process
+            try:
+                asked = [
+                    process.ask(data, count)
+                    for process, data, count in zip(self._processes, joined, counts, strict=False)
+                ]
+                return [self._processes[index].answer() if sent else None for index, sent in enumerate(asked)]
+            except BaseException:  # Ctrl-C too: an answer that nobody waited for must not be taken for the next one
+                for process in self._processes:
+                    process.end()
+                raise
 
     def prompt_length(self, prompt: str) -> int:
         """How many leading tokens of a text the prompt takes."""
@@ -81,32 +94,52 @@ class _WordProcess:
         assert self._process.stdout is not None
         self._to, self._from = self._process.stdin, self._process.stdout
         weakref.finalize(self, _end, self._process, self._file, os.getpid())
+        self._asked, self._count, self._alive = 0, 0, True
         self._alive, self._ready = self._send(json.dumps(words.settings()).encode(), 1), False
 
-    def ask(self, texts: list[str]) -> bool:
-        """Send `texts`; false if the process has ended, or cannot be asked about them."""
+    def ask(self, data: bytes, count: int) -> bool:
+        """Send `count` texts, joined by zero bytes; false if the process has ended, or cannot be asked about them."""
         if not self._ready:  # it must have read the tokenizer from the file before the texts replace it
             self._alive, self._ready = self._alive and self._from.read(1) == _READY, True
-        data = "\0".join(texts).encode()
         # A text with a zero byte in it would look like two.
-        return self._alive and data.count(0) == len(texts) - 1 and self._send(data, len(texts))
+        return self._alive and data.count(0) == count - 1 and self._send(data, count)
 
     def answer(self) -> PackedTokens | None:
-        """The packed tokens of the texts it was asked about; `None` if the process has ended."""
+        """The packed tokens of the texts it was asked about; `None` if the process has ended, or answers oddly."""
         sizes = self._from.read(_SIZES.size)
-        self._alive = len(sizes) == _SIZES.size
-        if not self._alive:
+        if len(sizes) == _SIZES.size:
+            number, count, tokens = _SIZES.unpack(sizes)
+            if (number, count) == (self._asked, self._count):
+                packed = self._read_answer(count, tokens)
+                if packed is not None:
+                    return packed
+        self.end()
+        return None
+
+    def end(self) -> None:
+        """Never ask this process again."""
+        self._alive = False
+        self._process.kill()
+
+    def _read_answer(self, count: int, tokens: int) -> PackedTokens | None:
+        length = 16 * count + 4 * tokens
+        try:
+            if os.fstat(self._file.fileno()).st_size < length:
+                return None
+            data = _read(self._file, length)
+        except OSError:
             return None
-        count, tokens = _SIZES.unpack(sizes)
-        data = _read(self._file, 16 * count + 4 * tokens)
         lengths, whole = np.frombuffer(data, np.int64, 2 * count).reshape(2, count)
         ids = np.frombuffer(data, np.int32, tokens, 16 * count)
+        if lengths.min(initial=0) < 0 or int(lengths.sum()) != tokens:
+            return None
         return PackedTokens(ids, np.cumsum(lengths) - lengths, lengths, whole)
 
     def _send(self, data: bytes, count: int) -> bool:
+        self._asked, self._count = self._asked + 1, count
         try:
             _write(self._file, data)
-            self._to.write(_SIZES.pack(count, len(data)))
+            self._to.write(_SIZES.pack(self._asked, count, len(data)))
             self._to.flush()
         except OSError:  # the process has ended, or the disk is full
             self._alive = False
@@ -156,11 +189,12 @@ def _end(process: subprocess.Popen[bytes], file: IO[bytes], owner: int) -> None:
             os.unlink(file.name)
 
 
-def _question(source: IO[bytes], file: IO[bytes]) -> str | None:
+def _question(source: IO[bytes], file: IO[bytes]) -> tuple[int, str] | None:
     sizes = source.read(_SIZES.size)
     if len(sizes) < _SIZES.size:
         return None
-    return _read(file, _SIZES.unpack(sizes)[1]).decode()
+    number, _, length = _SIZES.unpack(sizes)
+    return number, _read(file, length).decode()
 
 
 def main() -> None:
@@ -170,17 +204,19 @@ def main() -> None:
     name = sys.argv[1]
     # On a full disk it ends, and the process that started this one does the work.
     with suppress(OSError), open(int(name) if name.isdigit() else name, "r+b", buffering=0) as file:
-        settings = json.loads(_question(source, file) or "null")
-        if settings is None:
+        first = _question(source, file)
+        if first is None:
             return
+        settings = json.loads(first[1])
         words = word_cache_for(Tokenizer.from_str(settings["tokenizer"]), settings["max_tokens"])
         assert words is not None
         target.write(_READY)
         target.flush()
-        while (joined := _question(source, file)) is not None:
+        while (question := _question(source, file)) is not None:
+            number, joined = question
             packed = words.tokenize(joined.split("\0"))
             _write(file, packed.lengths.tobytes() + packed.whole_lengths.tobytes() + packed.ids.tobytes())
-            target.write(_SIZES.pack(len(packed), len(packed.ids)))
+            target.write(_SIZES.pack(number, len(packed), len(packed.ids)))
             target.flush()
 
 

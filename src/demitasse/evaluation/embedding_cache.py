@@ -19,12 +19,14 @@ import numpy.typing as npt
 
 from demitasse._version import __version__
 from demitasse.cut import Cut
+from demitasse.encoding.block_encoder import BlockEncoder
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.fingerprints import fingerprint
 from demitasse.encoding.vectors import Vectors
 from demitasse.errors import DataError
 from demitasse.host.atomic import new_file
 from demitasse.host.leftovers import sweep
+from demitasse.host.npy_files import map_npy
 
 SHARD = 4096  # texts
 _KEY = "text"
@@ -40,7 +42,10 @@ class EmbeddingCache:
         if folder.exists() and not folder.is_dir():
             raise DataError(f"the cache {folder} is a file; give a folder, which is created if needed")
         # Another version of demitasse might give slightly different vectors.
-        self._name = fingerprint([__version__, encoder.fingerprint, encoder.reader.prefix(prompt_name)])[:16]
+        content = encoder.content if isinstance(encoder, BlockEncoder) else None
+        prefix = encoder.reader.prefix(prompt_name)
+        # All digits: with some of them, somebody could make two models that share a folder.
+        self._name = fingerprint([__version__, encoder.fingerprint, content, prefix])
         self._folder = folder / self._name
         self._dims = encoder.full.dims
         self._shards: list[Records] = []
@@ -80,11 +85,11 @@ class EmbeddingCache:
 
     def _open(self, path: Path) -> None:
         try:
-            shard = np.load(path, mmap_mode="r", allow_pickle=False)
-            layers = [int(name) for name in shard.dtype.names[1:]]
+            shard = map_npy(path)
+            layers = [int(name) for name in (shard.dtype.names or ())[1:]]
             if shard.dtype != self._dtype(layers) or path.stem != self._checksum(shard):
                 raise ValueError
-        except (OSError, ValueError, TypeError, EOFError):
+        except ValueError:
             warnings.warn(
                 f"{path} is damaged or belongs to another model; its texts will be encoded again", stacklevel=2
             )
@@ -99,7 +104,7 @@ class EmbeddingCache:
         return np.dtype([(_KEY, f"V{_KEY_BYTES}"), *vectors])
 
     def _checksum(self, shard: Records) -> str:
-        return hashlib.sha256(self._name.encode() + shard.tobytes()).hexdigest()[:16]
+        return hashlib.sha256(self._name.encode() + shard.tobytes()).hexdigest()
 
 
 def encode_layers(

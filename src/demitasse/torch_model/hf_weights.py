@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,10 @@ from demitasse.errors import FolderError, reason
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
+
+
+# Of a config: who wrote it and how it is stored, and the number of layers, which a cut says itself.
+_NOT_COMPUTED = ("transformers_version", "architectures", "dtype", "torch_dtype", "matryoshka_dimensions", "use_cache")
 
 
 def read_model(folder: str, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
@@ -46,6 +51,17 @@ def read_model(folder: str, dtype: torch.dtype, device: torch.device) -> PreTrai
         ) from problem
     _refuse_missing(folder, report, config)
     return model.to(device).eval()  # type: ignore[no-any-return]
+
+
+def architecture_facts(model: PreTrainedModel) -> dict[str, Any]:
+    """What a model computes with its weights: its class, and what its config says other than by default.
+
+    Two models with the same weights are not the same if one has more heads, another norm or looks both ways.
+    """
+    config = model.config.to_diff_dict()
+    facts = {name: value for name, value in config.items() if name not in _NOT_COMPUTED and not name.startswith("_")}
+    written: dict[str, Any] = json.loads(json.dumps({"class": type(model).__name__, **facts}, default=str))
+    return written
 
 
 def write_model(model: PreTrainedModel, folder: str) -> None:

@@ -35,6 +35,7 @@ from demitasse.torch_model.cuda_streams import Lanes, Launched, to_host
 from demitasse.torch_model.device_tokens import DeviceTokens
 from demitasse.torch_model.devices import short_name
 from demitasse.torch_model.forks import mind_fork
+from demitasse.torch_model.hf_weights import architecture_facts
 from demitasse.torch_model.readout import Dense, Readout, embed, exit_readout, unit_length
 from demitasse.torch_model.torch_pooling import pool
 
@@ -101,7 +102,7 @@ class TorchEncoder(Encoder):
         tokenizer = json.dumps(source.get_vocab()) if backend is None else backend.to_str()
         steps = [getattr(step, "activation", "normalize") for step in self.head]
         facts = [self.precision, str(self.full), repr(self.pooling), steps, reading(self.reader, tokenizer)]
-        return fingerprint(facts, self._weights())
+        return fingerprint([*facts, architecture_facts(self.backbone.model)], self._weights())
 
     def check_weights(self) -> None:
         """Refuse weights with NaN in them: all that is computed from them is, and seldom says why."""

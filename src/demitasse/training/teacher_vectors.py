@@ -15,12 +15,15 @@ import numpy.typing as npt
 from demitasse.data.pairs import Pairs
 from demitasse.data.sampler import TextBatch
 from demitasse.encoding.encoder import Encoder
+from demitasse.errors import FolderError
 from demitasse.host.atomic import new_file
+from demitasse.host.npy_files import map_npy
 from demitasse.host.progress import progress_bar
 
 IN_MEMORY = 4 << 30  # bytes of vectors that are read into memory; beyond that they are mapped
 
 Keys = npt.NDArray[np.int64]
+_CURE = "remove it and resume, and it is made again"
 _TEXT = (1 << 14) - 1  # the bits of a key that say which text of the row
 
 
@@ -28,15 +31,25 @@ class TeacherVectors:
     """The vectors of texts, by source, row and position in the row."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._keys: Keys = np.load(folder / f"{name}-texts.npy")
-        vectors = folder / f"{name}-vectors.npy"
-        small = vectors.stat().st_size <= IN_MEMORY
-        self._vectors: npt.NDArray[np.float16] = np.load(vectors, mmap_mode=None if small else "r")
+        texts, self._path = folder / f"{name}-texts.npy", folder / f"{name}-vectors.npy"
+        self._keys: Keys = np.array(map_npy(texts))
+        vectors, small = map_npy(self._path), self._path.stat().st_size <= IN_MEMORY
+        if self._keys.dtype != np.int64 or self._keys.ndim != 1 or (np.diff(self._keys) <= 0).any():
+            raise FolderError(f"{texts} is damaged; {_CURE}")
+        if vectors.dtype != np.float16 or vectors.ndim != 2 or len(vectors) != len(self._keys):
+            raise FolderError(f"{self._path} is damaged, or belongs to other texts; {_CURE}")
+        self._vectors: npt.NDArray[np.float16] = np.array(vectors) if small else vectors
 
     def columns(self, batch: TextBatch) -> npt.NDArray[np.float16]:
         """The vectors (C, B, D) of a batch's columns."""
-        indices = np.searchsorted(self._keys, keys_of(batch))  # (B, C)
-        return np.ascontiguousarray(self._vectors[indices].transpose(1, 0, 2))
+        wanted = keys_of(batch)  # (B, C)
+        indices = np.searchsorted(self._keys, wanted)
+        if not np.array_equal(self._keys.take(indices, mode="clip"), wanted):
+            raise FolderError(f"{self._path} has no vector of some text of this run; {_CURE}")
+        columns = np.ascontiguousarray(self._vectors[indices].transpose(1, 0, 2))
+        if not np.isfinite(columns).all():
+            raise FolderError(f"{self._path} is damaged: it has NaN; {_CURE}")
+        return columns
 
 
 def keys_of(batch: TextBatch) -> Keys:
