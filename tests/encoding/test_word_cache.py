@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -184,3 +185,51 @@ def test_every_cache_has_a_base_of_its_own() -> None:
     assert all(base % 2 for base in bases)
     # Every bit but the lowest is drawn: over 8 bases, none is the same in all but by a chance of one in 2^7.
     assert sum(len({base >> bit & 1 for base in bases}) == 1 for bit in range(1, 64)) < 16
+
+
+def test_hashes_of_words_spread_like_random_numbers() -> None:
+    """Whatever the base: no everyday words collide, and no slot of the table attracts more words than by chance."""
+    everyday = sorted(
+        {word for text in corpus() for word in text.split()} | {f"word{number}" for number in range(20_000)}
+    )
+    raw = np.frombuffer("\0".join(everyday).encode() + b"\0", np.uint8)
+    ends = np.flatnonzero(raw == 0)
+    starts = np.append(0, ends[:-1] + 1)
+    attacked = 0
+    for _ in range(4):
+        _, cache = fresh()
+        sums = np.append(np.uint64(0), np.cumsum(raw * cache._powers[: len(raw)], dtype=np.uint64))
+        hashes = (sums[ends] - sums[starts]) * cache._inverses[starts] + (ends - starts).astype(np.uint64)
+        assert len(np.unique(hashes)) == len(everyday)
+        counts = np.bincount(words._slots(hashes) >> 10, minlength=1 << 10)  # 1,024 parts of the table, ~21 words each
+        chi_squared = float(((counts - counts.mean()) ** 2 / counts.mean()).sum())
+        assert chi_squared < 1023 + 10 * (2 * 1023) ** 0.5  # ten deviations above its mean
+        base = int(cache._powers[1])
+        attacked += sum(hash_with(base, word) == hash_with(base, attack) for word, attack in COLLIDING.items())
+    assert attacked == 0
+
+
+def test_words_that_collide_never_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are added each time they are seen, since they cannot be found; the limits hold for them, too."""
+    monkeypatch.setattr(words, "LETTERS", 50_000)
+    tokenizer, cache = fresh()
+    cache._powers = np.zeros_like(cache._powers)  # the hash of a word is its length
+    texts = [f"{number:05d}" for number in range(400)]
+    for _ in range(40):
+        assert ids_of(cache.tokenize(texts)) == [encoding.ids for encoding in tokenizer.encode_batch(texts)]
+        assert len(cache._memory._letters) <= 50_000 + words.CHUNK
+
+
+def test_threads_that_learn_the_same_words_while_the_cache_is_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(words, "REMEMBERED", 300)
+    tokenizer, cache = fresh()
+    parts = [[f"new{number} w{number % 7}" for number in range(start, start + 60)] for start in range(0, 1200, 60)]
+    expected = [[encoding.ids for encoding in tokenizer.encode_batch(part)] for part in parts]
+    together = threading.Barrier(6)
+
+    def read(_: int) -> list[list[list[int]]]:
+        together.wait()  # so that all of them meet the same new words at once
+        return [ids_of(cache.tokenize(part)) for part in parts]
+
+    with ThreadPoolExecutor(6) as pool:
+        assert all(found == expected for found in pool.map(read, range(6)))
