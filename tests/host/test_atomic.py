@@ -102,6 +102,15 @@ def test_a_disk_that_fails_is_not_ignored(tmp_path: Path, monkeypatch: pytest.Mo
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.posix
+def test_files_of_a_folder_have_the_usual_permissions(tmp_path: Path) -> None:
+    with new_folder(tmp_path / "m", ours) as aside:
+        fill(aside, "one")
+        (aside / MARK).chmod(0o600)
+    (tmp_path / "plain").write_text("")
+    assert (tmp_path / "m" / MARK).stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
 def test_a_file_appears_complete_with_the_usual_permissions(tmp_path: Path) -> None:
     with new_file(tmp_path / "f") as file:
         file.write(b"text")

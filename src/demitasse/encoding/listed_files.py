@@ -1,7 +1,7 @@
 """The files that a manifest lists, checked against it: a file that was damaged, exchanged or forgotten is never used.
 
 A file is read once, checked, and used from memory, so that nothing can change between the check and the use. What
-other libraries read from disk by themselves is checked just before, and looked at again after.
+other libraries read from disk by themselves is checked while they do, and must not have changed when they are done.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import stat
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -61,11 +62,21 @@ class ListedFiles:
 
     @contextmanager
     def checked(self) -> Iterator[None]:
-        """Refuse a folder whose files are not what the manifest says, now or when the block ends."""
+        """Around code that reads the files: refuse a folder whose files are not what the manifest says.
+
+        Sizes are checked before the block. Hashes take as long as reading a model does, so they are computed beside it;
+        what the block made is used only if they are right, and a wrong file is named before any error it led to.
+        """
         before = {name: self._state(name) for name in self.sizes}
         for name in self.sizes:
-            self._refuse(name, self._fault(name, hashed=True))
-        yield
+            self.check_size(name)
+        with ThreadPoolExecutor(1, "demitasse-hash") as pool:
+            hashing = pool.submit(self.faults)
+            try:
+                yield
+            finally:
+                for name, fault in hashing.result().items():
+                    self._refuse(name, fault)
         if {name: self._state(name) for name in self.sizes} != before:
             raise self._changed()
 

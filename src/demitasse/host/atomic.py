@@ -91,6 +91,8 @@ def _aside(target: Path, at_the_end: ExitStack, *, folder: bool) -> Path:
 def _put(aside: Path, target: Path, own_files: OwnFiles) -> None:
     """Make `aside` the new `target`; what was replaced may be found at `aside` then."""
     written = [path for path in aside.rglob("*") if path.is_file()]
+    for path in written:  # safetensors lets nobody else read its files
+        os.chmod(path, aside.stat().st_mode & 0o666)
     for tries in range(_TRIES, 0, -1):
         keep(others_files(target, own_files), target, aside)
         for path in (*written, *(path for path in aside.rglob("*") if path.is_dir()), aside):
