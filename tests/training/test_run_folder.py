@@ -231,3 +231,31 @@ def test_objectives_as_json() -> None:
         "sizes": [1, ["0x1", {"name": "Outer", "sizes": [], "inner": None}], "x"],
     }
     assert plain(TrainOptions())["loss"] == {"name": "InfoNCE", "temperature": 0.05, "both_ways": False}
+
+
+def test_a_flipped_bit_in_a_checkpoint_is_found(tmp_path: Path) -> None:
+    folder = begun(tmp_path)
+    folder.save({"total": 3, "student": {"weight": torch.arange(4096.0)}})
+    path = folder.path / CHECKPOINT
+    whole = path.read_bytes()
+    at = whole.index(torch.arange(4096.0).numpy().tobytes()[4000:4400])
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    with pytest.raises(FolderError, match=r"checkpoint.pt cannot be read \(.* is damaged\); start again"):
+        folder.saved()
+
+
+@pytest.mark.parametrize("written", ["[]", "7", '"run"', "null"])
+def test_a_description_that_is_no_object_is_refused(written: str, tmp_path: Path) -> None:
+    folder = begun(tmp_path)
+    (folder.path / RUN).write_text(written)
+    with pytest.raises(FolderError, match=r"run.json: it must be an object, not .*; start again in a new folder"):
+        folder.begin(RUN_OF, resume=True)
+
+
+def test_damaged_lines_of_a_log_are_left_out(tmp_path: Path) -> None:
+    folder = begun(tmp_path)
+    good = b'{"step": 1, "loss": 0.5}\n'
+    (folder.path / LOG).write_bytes(good + b'{"step": \xff\xfe}\n{"step": Infinity}\n' + b"[" * 100_000 + b"\n")
+    folder.save({"total": 3})
+    folder.saved()
+    assert (folder.path / LOG).read_bytes() == good

@@ -21,14 +21,14 @@ from accelerate.utils import LoggerType
 from demitasse.data.pairs import Pairs, Source
 from demitasse.data.sampler import Sampler
 from demitasse.encoding.loading import load
-from demitasse.errors import DataError, TrainingError, TrainingStopped
+from demitasse.errors import DataError, FolderError, TrainingError, TrainingStopped, reason
 from demitasse.evaluation.evaluate import dev_scores
 from demitasse.host.progress import progress_bar
 from demitasse.objectives.protocol import Objective
 from demitasse.torch_model.torch_encoder import TorchEncoder
 from demitasse.training.gradients import Teaching
 from demitasse.training.options import MIXED_PRECISION, TrainOptions
-from demitasse.training.run_folder import LAST, MODEL, LossLog, RunFolder, plain
+from demitasse.training.run_folder import CHECKPOINT, LAST, MODEL, LossLog, RunFolder, plain
 from demitasse.training.stage import Done, Goal, Stage
 
 STOP_EVERY = 8  # steps after which several processes ask one another whether to stop
@@ -104,7 +104,8 @@ class Run:
 
     def resumes_after(self, goal: Goal) -> bool:
         """Whether the checkpoint is from a later stage, so that this one is done."""
-        return self.checkpoint is not None and int(self.checkpoint["stage"]) > goal.number
+        stage = 0 if self.checkpoint is None else self.checkpoint.get("stage", 0)
+        return isinstance(stage, int) and stage > goal.number
 
     def sampler(self, goal: Goal) -> Sampler:
         """Where a stage draws its batches from; every call starts over."""
@@ -246,10 +247,14 @@ class Run:
         if self.checkpoint is None:
             return 0
         checkpoint, self.checkpoint = self.checkpoint, None
-        stage.restore(checkpoint)
-        if self.dev is not None:
-            self.dev.restore(checkpoint)
-        return int(checkpoint["step"])
+        try:
+            stage.restore(checkpoint)
+            if self.dev is not None:
+                self.dev.restore(checkpoint)
+            return int(checkpoint["step"])
+        except Exception as problem:  # a part is missing, or has another shape
+            path, why = self.folder.path / CHECKPOINT, reason(problem)
+            raise FolderError(f"{path} does not fit this run ({why}); start again in a new folder") from problem
 
 
 def _accelerator(encoder: TorchEncoder, options: TrainOptions, out: Path) -> Accelerator:

@@ -16,6 +16,7 @@ import json
 import platform
 import re
 import time
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from importlib.metadata import version
@@ -28,6 +29,7 @@ from demitasse._version import __version__
 from demitasse.cut import Cut
 from demitasse.errors import FolderError, reason
 from demitasse.host.atomic import new_file
+from demitasse.host.fields import Fields
 from demitasse.host.full_disk import naming_full_disk
 from demitasse.host.json_files import read_json
 from demitasse.host.leftovers import sweep
@@ -75,7 +77,8 @@ class RunFolder:
         self.check(resume=resume, force=force)
         described = {**json.loads(json.dumps(dict(description))), "versions": _versions()}
         if resume:
-            _same(self.path, read_json(self.path / RUN), described)
+            path = self.path / RUN
+            _same(self.path, Fields(read_json(path), path, "start again in a new folder").all(), described)
         elif self._writes:
             with new_file(self.path / RUN) as file:
                 file.write((json.dumps(described, indent=2, ensure_ascii=False) + "\n").encode())
@@ -99,6 +102,11 @@ class RunFolder:
             self._forget_after(0)
             return None
         try:
+            # torch reads numbers without comparing the checksum it wrote beside them.
+            with zipfile.ZipFile(self.path / CHECKPOINT) as parts:
+                damaged = parts.testzip()
+            if damaged is not None:
+                raise ValueError(f"{damaged} is damaged")
             state: dict[str, Any] = torch.load(self.path / CHECKPOINT, map_location="cpu", weights_only=True)
             total = int(state["total"])
         except Exception as problem:
@@ -112,7 +120,8 @@ class RunFolder:
         """Remove the lines of the log about steps that will be repeated."""
         log = self.path / LOG
         if self._writes and log.is_file():
-            lines = [line for line in log.read_text(encoding="utf-8").splitlines() if _step_of(line) <= steps]
+            text = log.read_bytes().decode("utf-8", "replace")
+            lines = [line for line in text.splitlines() if _step_of(line) <= steps]
             with new_file(log) as file:
                 file.write("".join(line + "\n" for line in lines).encode())
 
@@ -129,7 +138,7 @@ def plain(value: Any) -> Any:
 def _step_of(line: str) -> int:
     try:
         return int(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):  # half a line: the process was killed while writing
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):  # half a line, or a damaged one
         return 1 << 60
 
 
@@ -146,8 +155,9 @@ def _same(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None
 def _difference(before: Any, now: Any) -> str:
     if isinstance(before, dict) and isinstance(now, dict):
         keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
-        return ", ".join(f"{key}: {before.get(key)!r} before, {now.get(key)!r} now" for key in keys)
-    return f"{before!r} before, {now!r} now"
+        named = ", ".join(f"{key!s:.40}: {before.get(key)!a:.80} before, {now.get(key)!a:.80} now" for key in keys)
+        return named if len(named) <= 300 else f"{named[:300]}…"
+    return f"{before!a:.80} before, {now!a:.80} now"
 
 
 def _versions() -> dict[str, str]:
