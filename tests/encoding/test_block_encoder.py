@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from manifests import without_hashes
+from manifests import listed_again, without_hashes
 
 from demitasse import Cut, CutError, DataError, DeviceError, Encoder, FolderError, __version__, fit_exits, grid, load
 from demitasse.encoding.batching import pace
@@ -244,3 +244,24 @@ def test_nested_json_is_one_sentence(copy: Path) -> None:
     (copy / MANIFEST).write_text("[" * 200_000)
     with pytest.raises(FolderError, match="cannot be read as JSON"):
         load(copy)
+
+
+@pytest.mark.parametrize("place", ["weights.bin", "sub/weights.bin", "../weights.bin", "{here}/weights.bin"])
+def test_a_block_cannot_have_weights_in_another_file(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """onnxruntime looks for them in the working directory, where nothing is checked."""
+    load().cut(1, 32).save(tmp_path / "m")
+    graph = onnx.load(tmp_path / "m" / "exit_1.onnx")
+    weight = max(graph.graph.initializer, key=lambda one: len(one.raw_data))
+    for folder in (tmp_path, tmp_path / "m", tmp_path / "sub", tmp_path / "m" / "sub"):
+        folder.mkdir(exist_ok=True)
+        (folder / "weights.bin").write_bytes(weight.raw_data)
+    weight.ClearField("raw_data")
+    weight.data_location = onnx.TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value=place.format(here=tmp_path))
+    (tmp_path / "m" / "exit_1.onnx").write_bytes(graph.SerializeToString())
+    listed_again(tmp_path / "m")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FolderError, match=r"exit_1.onnx cannot be opened .*; copy or export the model again"):
+        load(tmp_path / "m").encode(["a"])

@@ -35,8 +35,11 @@ ODD: tuple[Any, ...] = (
 
 
 def mutated_json(chance: random.Random, data: bytes) -> bytes:
-    """A JSON document with one to three of its values, names or lists changed."""
-    value = json.loads(data)
+    """A JSON document with one to three of its values, names or lists changed; by its bytes if it is none any more."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return mutated_bytes(chance, data)
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         value = _changed(chance, value)
     text = json.dumps(value, indent=chance.choice((None, 1)))

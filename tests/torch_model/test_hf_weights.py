@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 import transformers as tf
 import zoo
+from safetensors.torch import load_file
 
 from demitasse import FolderError, load
 from demitasse.torch_model.backbone import find_backbone
@@ -66,3 +69,18 @@ def test_code_in_a_folder_is_never_run_and_nobody_is_asked(
         load(folder, device="cpu")
     assert answers.tell() == 0
     assert not (tmp_path / "ran").exists()
+
+
+def test_weights_in_files_outside_the_folder_are_refused(model_folder: Callable[..., Path], tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    shutil.copytree(model_folder("BERT"), folder)
+    (folder / "model.safetensors").rename(tmp_path / "outside.safetensors")
+    names = list(load_file(tmp_path / "outside.safetensors"))
+    index = folder / "model.safetensors.index.json"
+    for place in ("../outside.safetensors", str(tmp_path / "outside.safetensors")):
+        index.write_text(json.dumps({"metadata": {}, "weight_map": dict.fromkeys(names, place)}))
+        with pytest.raises(FolderError, match=r"index.json names .*, which is outside the folder"):
+            load(folder, device="cpu")
+    (tmp_path / "outside.safetensors").rename(folder / "part-1.safetensors")
+    index.write_text(json.dumps({"metadata": {}, "weight_map": dict.fromkeys(names, "part-1.safetensors")}))
+    assert load(folder, device="cpu").encode(["kan"]).shape == (1, 32)

@@ -7,6 +7,7 @@ layer), and a single text is faster when small matrices are not split between th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,10 @@ def open_session(model: str | bytes, provider: str = PROVIDERS["cpu"]) -> ort.In
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         # Batches differ in shape, so what onnxruntime keeps for the next batch of the same shape is never used.
         options.enable_cpu_mem_arena = options.enable_mem_pattern = False
+    if isinstance(model, bytes):
+        # A graph may name files with more weights, which onnxruntime would look for in the working directory. Ours
+        # never do: what is computed with is in the bytes that were checked. Nothing is inside a device.
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
     providers = [provider] if provider == PROVIDERS["cpu"] else [provider, PROVIDERS["cpu"]]
     session = ort.InferenceSession(model, options, providers=providers)
     session._model_bytes = None  # kept only to change the provider later, and as large as the model

@@ -7,11 +7,14 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from demitasse.errors import FolderError, reason
+from demitasse.host.fields import Fields
+from demitasse.host.json_files import read_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -28,6 +31,7 @@ def read_model(folder: str, dtype: torch.dtype, device: torch.device) -> PreTrai
     """
     from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding
 
+    _check_shards(Path(folder))
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         # T5 and similar models are loaded as their encoder; for most others both give the same class.
@@ -51,6 +55,16 @@ def read_model(folder: str, dtype: torch.dtype, device: torch.device) -> PreTrai
         ) from problem
     _refuse_missing(folder, report, config)
     return model.to(device).eval()  # type: ignore[no-any-return]
+
+
+def _check_shards(folder: Path) -> None:
+    """Refuse weights that are listed in several files if one of these is outside the folder."""
+    path = folder / "model.safetensors.index.json"
+    if path.is_file():
+        index = Fields(read_json(path), path, "copy or save the model again")
+        for name in {*index.text_of("weight_map").values()}:
+            if PureWindowsPath(name).parts != (name,):  # which knows what is a path on POSIX, too
+                raise index.problem(f"names {name!a:.80}, which is outside the folder")
 
 
 def architecture_facts(model: PreTrainedModel) -> dict[str, Any]:
