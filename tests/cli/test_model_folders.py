@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import zoo
 from command_line import RunCommand
 
 from demitasse import Cut, Encoder, load
+from demitasse.cli.export import export as export_command
 from demitasse.encoding.manifest import MANIFEST
 from demitasse.exporting import export as exporting
 
@@ -114,6 +116,11 @@ def test_with_force_an_export_goes_beside_what_is_yours(
     assert (tmp_path / "repo" / "README.md").read_text() == "mine"
     assert json.loads((tmp_path / "repo" / MANIFEST).read_text())["precision"] == "int8"
     assert load(tmp_path / "repo").full == Cut(1, 8)
+
+
+def test_the_command_and_the_function_export_the_same_by_default() -> None:
+    defaults = [signature(function).parameters["format"].default for function in (exporting.export, export_command)]
+    assert defaults == ["blocks-int8", "blocks-int8"]
 
 
 @pytest.mark.usefixtures("no_work")
