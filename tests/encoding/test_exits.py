@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demitasse.encoding.exits import Exit, Moments, choose_exit, mean_cosine, narrow, similarity_agreement
+from demitasse.encoding.exits import (
+    Exit,
+    Moments,
+    choose_exit,
+    mean_cosine,
+    narrow,
+    neighbour_agreement,
+    similarity_agreement,
+)
 from demitasse.encoding.vectors import unit_length
 
 RANDOM = np.random.default_rng(0)
@@ -79,3 +87,25 @@ def test_agreement_ignores_what_cosines_ignore() -> None:
     rotation = np.linalg.qr(RANDOM.normal(size=(7, 7)))[0].astype(np.float32)
     assert similarity_agreement(TARGETS[:50], 3 * TARGETS[:50] @ rotation) == pytest.approx(1)
     assert similarity_agreement(TARGETS[:50], TARGETS[50:100]) < 0.5
+
+
+def test_neighbours_are_those_that_a_slow_search_finds() -> None:
+    ours, theirs = (RANDOM.normal(size=(40, 6)).astype(np.float32) for _ in range(2))
+
+    def nearest(vectors: np.ndarray, own: int) -> set[int]:
+        cosines = [float(unit_length(vectors)[own] @ other) for other in unit_length(vectors)]
+        return {*sorted((one for one in range(40) if one != own), key=lambda one: -cosines[one])[:10]}
+
+    shared = [len(nearest(ours, own) & nearest(theirs, own)) / 10 for own in range(40)]
+    assert neighbour_agreement(ours, theirs) == pytest.approx(np.mean(shared), abs=1e-6)
+    assert neighbour_agreement(ours, ours) == 1
+    assert neighbour_agreement(ours[:2], theirs[:2]) == 0  # too few to have neighbours to choose from
+
+
+def test_neighbours_tell_what_a_cosine_does_not() -> None:
+    """Vectors that are all alike may be close to their targets and find nothing; turned ones are far and find all."""
+    targets = unit_length(RANDOM.normal(size=(300, 16)).astype(np.float32) + 1)
+    alike = unit_length(targets.mean(0) + 0.01 * RANDOM.normal(size=targets.shape).astype(np.float32))
+    turned = np.roll(targets, 1, axis=1) * np.float32([1, -1] * 8)
+    assert mean_cosine(alike, targets) > 0.6 > 0.1 > mean_cosine(turned, targets)
+    assert neighbour_agreement(alike, targets) < 0.1 < neighbour_agreement(turned, targets) == 1

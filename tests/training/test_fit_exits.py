@@ -63,7 +63,8 @@ def test_the_same_sentences_give_the_same_exits(encoder: Encoder, fitted: Encode
 
 def test_the_record_has_what_was_measured(fitted: Encoder, tmp_path: Path) -> None:
     assert [entry["cut"] for entry in fitted.record["cuts"]] == ["0x32", "1x32", "2x32"]
-    assert all(0 < entry["held_out"]["cosine"] <= 1 for entry in fitted.record["cuts"])
+    for measured in ("cosine", "similarity", "neighbours"):
+        assert all(0 < entry["held_out"][measured] <= 1 for entry in fitted.record["cuts"])
     assert fitted.record["data"]["sentences"] == 900
     fitted.save(tmp_path / "m")
     assert load(tmp_path / "m").record == fitted.record

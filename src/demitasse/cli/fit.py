@@ -40,6 +40,6 @@ def fit(  # noqa: PLR0913 - options of a command, each named when used
     for entry in fitted.record["cuts"]:
         quality = entry["held_out"]
         typer.echo(
-            f"  {entry['cut']:>8}  cosine {quality['cosine']:.3f}  "
+            f"  {entry['cut']:>8}  {quality['neighbours']:.0%} of the 10 nearest neighbours  "
             f"correlation of similarities {quality['similarity']:.3f}"
         )

@@ -103,6 +103,30 @@ def similarity_agreement(vectors: Vectors, others: Vectors) -> float:
     return round(correlation, 6) if correlation == correlation else 0.0
 
 
+def neighbour_agreement(vectors: Vectors, others: Vectors, nearest: int = 10) -> float:
+    """The share of the `nearest` neighbours of each of `vectors` that are also those of its counterpart in `others`.
+
+    This is what a search sees: which texts are found, not how high their cosines are.
+
+    >>> groups = np.float32([[1, 0], [1, 0.1], [1, 0.2], [0, 1], [0.1, 1], [0.2, 1]])
+    >>> neighbour_agreement(groups, groups[::-1], nearest=2)
+    1.0
+    >>> neighbour_agreement(groups, groups[[0, 3, 1, 4, 2, 5]], nearest=2)
+    0.333333
+    """
+    count = min(nearest, len(vectors) - 2)  # fewer than there are, or all would agree
+    if count < 1:
+        return 0.0
+    found = []
+    for side in (vectors, others):
+        cosines = unit_length(side) @ unit_length(side).T
+        np.fill_diagonal(cosines, -2)  # none is its own neighbour
+        among = np.zeros(cosines.shape, bool)
+        np.put_along_axis(among, np.argpartition(-cosines, count - 1, axis=1)[:, :count], values=True, axis=1)
+        found.append(among)
+    return round(float(np.mean(np.sum(found[0] & found[1], axis=1) / count)), 6)
+
+
 def narrow(exits: Iterable[tuple[int, Exit]], depth: int, dims: int) -> dict[int, Exit]:
     """The exits up to `depth`, each giving only its first `dims`."""
     return {at: exit_.first(dims) if dims < exit_.dims else exit_ for at, exit_ in exits if at <= depth}
