@@ -31,10 +31,10 @@ import torch
 from sts_grid import same_and_across
 
 import demitasse as dt
-from demitasse.cli.objective_names import LOSSES, OBJECTIVES, choice
 from demitasse.data.pairs import Pairs, read_pairs
 from demitasse.data.sampler import Sampler
 from demitasse.evaluation.task_files import read_tasks
+from demitasse.objectives.names import LOSSES, OBJECTIVES, choice
 from demitasse.training.options import TrainOptions
 from demitasse.training.train import train
 

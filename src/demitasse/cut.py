@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from demitasse.errors import CutError
+from demitasse.errors import CutError, shown
 
 _WRITTEN = re.compile(r"\s*(\d{1,9})\s*[xX×]\s*(\d{1,9})\s*", re.ASCII)
 
@@ -44,8 +44,21 @@ class Cut:
         """The cut that `text` says, such as `6x128`."""
         match = _WRITTEN.fullmatch(text) if isinstance(text, str) else None
         if match is None:
-            raise CutError(f"cannot read {text!r} as a cut; write layers x dims, such as '6x128'")
+            raise CutError(f"cannot read {shown(text)} as a cut; write layers x dims, such as '6x128'")
         return cls(int(match[1]), int(match[2]))
+
+    @classmethod
+    def of(cls, given: object) -> Cut:
+        """`given` as a cut: one as it is, the text of one, or a pair of numbers.
+
+        >>> Cut.of("6x128") == Cut.of((6, 128)) == Cut(6, 128)
+        True
+        """
+        if isinstance(given, Cut):
+            return given
+        if isinstance(given, (tuple, list)) and len(given) == 2:
+            return cls(*given)
+        return cls.parse(given)  # type: ignore[arg-type]  # it refuses whatever is not a string
 
     def fits(self, full: Cut) -> bool:
         """Whether an encoder of size `full` can give this cut: it is neither deeper nor wider.
@@ -53,10 +66,12 @@ class Cut:
         >>> Cut(3, 64).fits(Cut(6, 64)), Cut(3, 128).fits(Cut(6, 64))
         (True, False)
         """
+        full = Cut.of(full)
         return self.layers <= full.layers and self.dims <= full.dims
 
     def within(self, full: Cut) -> Cut:
         """The cut itself, if it fits `full`; otherwise a `CutError` that says how much `full` has."""
+        full = Cut.of(full)
         if self.fits(full):
             return self
         if self.layers > full.layers:
@@ -76,7 +91,7 @@ def _whole_number(name: str, value: object) -> int:
     if not isinstance(value, bool):
         with suppress(TypeError):
             return operator.index(value)  # type: ignore[arg-type]
-    raise CutError(f"{name} must be a whole number, not {value!r}; write Cut(6, 128)")
+    raise CutError(f"{name} must be a whole number, not {shown(value)}; write Cut(6, 128)")
 
 
 def grid(layers: Iterable[int], dims: Iterable[int]) -> list[Cut]:
@@ -85,8 +100,24 @@ def grid(layers: Iterable[int], dims: Iterable[int]) -> list[Cut]:
     >>> [str(cut) for cut in grid([6, 3], [64, 128])]
     ['3x64', '3x128', '6x64', '6x128']
     """
-    widths = list(dims)
-    return sorted({Cut(depth, width) for depth in layers for width in widths})
+    depths, widths = (list(given) if isinstance(given, Iterable) else [given] for given in (layers, dims))
+    return sorted({Cut(depth, width) for depth in depths for width in widths})
+
+
+def cuts_of(given: object) -> list[Cut]:
+    """Several cuts: cuts, their texts or pairs of numbers, at least one; a single one needs no list.
+
+    >>> [str(cut) for cut in cuts_of(["3x64", Cut(6, 128)])], cuts_of("3x64")
+    (['3x64', '6x128'], [Cut(layers=3, dims=64)])
+    """
+    if isinstance(given, (str, Cut)):
+        return [Cut.of(given)]
+    if not isinstance(given, Iterable) or isinstance(given, (bytes, dict)):
+        raise CutError(f"cuts must be a list such as ['6x128'], not a {type(given).__name__}")
+    cuts = [Cut.of(one) for one in given]
+    if not cuts:
+        raise CutError("no cuts were given; name at least one, such as [Cut(6, 128)]")
+    return cuts
 
 
 def usual_dims(dims: int) -> list[int]:

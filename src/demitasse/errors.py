@@ -28,6 +28,16 @@ def reason(problem: BaseException) -> str:
     return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
 
 
+def shown(value: object) -> str:
+    """A wrong value inside a sentence: itself if it is short, else its type.
+
+    >>> shown("banana"), shown(list(range(99)))
+    ("'banana'", 'a list')
+    """
+    text = repr(value)
+    return text if len(text) <= 60 and "\n" not in text and " at 0x" not in text else f"a {type(value).__name__}"
+
+
 class CutError(DemitasseError, ValueError):
     """A cut that cannot be read, or that is deeper or wider than the encoder."""
 

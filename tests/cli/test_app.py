@@ -23,7 +23,7 @@ def test_fit_writes_an_elastic_model(run: RunCommand, model: Path, tmp_path: Pat
     assert ran.code == 0, ran.err
     assert "exits at 0-2" in ran.out
     assert "fitted on 300 sentences" in ran.out
-    assert len(re.findall(r"^ +\dx32  \d+% of the 10 nearest neighbours  correlation of ", ran.out, re.M)) == 3
+    assert len(re.findall(r"^ +\dx32  \d+% of the 10 nearest neighbours are the same$", ran.out, re.M)) == 3
     made = load(tmp_path / "m")
     assert sorted(made.exits) == [0, 1, 2]
     assert made.record["objective"]["order"] is False

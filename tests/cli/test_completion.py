@@ -12,8 +12,8 @@ import typer
 from command_line import RunCommand
 
 from demitasse.cli.app import app
-from demitasse.cli.objective_names import LOSSES, OBJECTIVES
 from demitasse.encoding.vectors import STORED
+from demitasse.objectives.names import LOSSES, OBJECTIVES
 from demitasse.planning.budget import PREFER
 
 COMMANDS = ["encode", "fit", "train", "eval", "measure", "plan", "check", "report", "info", "cut", "export", "demo"]

@@ -22,7 +22,7 @@ from paths import ROOT
 
 import demitasse
 from demitasse.cli.app import app
-from demitasse.cli.objective_names import LOSSES, OBJECTIVES, choice
+from demitasse.objectives.names import LOSSES, OBJECTIVES, choice
 
 RECIPE = ROOT / "research" / "ese_recipe.sh"
 # Without the tables that research/tables.py writes from research/results/, which has options of its own.

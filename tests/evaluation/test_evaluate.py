@@ -265,14 +265,15 @@ BAD: dict[str, tuple[dict[str, object], type[Exception], str]] = {
         DataError,
         "two tasks have the name 'a'",
     ),
-    "no cuts": ({"cuts": []}, CutError, "there is nothing to measure; name at least one cut"),
+    "no cuts": ({"cuts": []}, CutError, "no cuts were given; name at least one"),
     "no document layers": ({"document_layers": []}, CutError, "there is nothing to measure"),
     "too deep": ({"cuts": [Cut(9, 8)]}, CutError, "deeper than this encoder"),
     "too wide": ({"cuts": [Cut(1, 80)]}, CutError, "wider than this encoder"),
     "documents too deep": ({"document_layers": [4]}, CutError, "deeper than this encoder"),
-    "no such resamples": ({"resamples": -1}, DataError, "resamples is -1; give a whole number such as 1000, or 0"),
-    "half a resample": ({"resamples": 0.5}, DataError, "resamples is 0.5"),
-    "no encoder": ({"encoder": "model"}, DataError, "a str cannot be evaluated; give an encoder"),
+    "no such resamples": ({"resamples": -1}, DataError, "resamples must be a whole number of at least 0, not -1"),
+    "too many resamples": ({"resamples": 10**30}, DataError, "resamples must be at most 100,000"),
+    "half a resample": ({"resamples": 0.5}, DataError, "resamples must be a whole number of at least 0, not 0.5"),
+    "no encoder": ({"encoder": "model"}, DataError, "encoder must be an Encoder, not 'model'"),
 }
 
 

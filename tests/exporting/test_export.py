@@ -113,7 +113,7 @@ def test_int8_too_far_from_torch_is_not_written(
 
 
 def test_bad_requests_are_named(encoder: Encoder, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="'tflite' is not known; use one of " + ", ".join(EXPORT_FORMATS)):
+    with pytest.raises(DataError, match=f"format must be one of {', '.join(EXPORT_FORMATS)}, not 'tflite'"):
         export(encoder, tmp_path / "x", format="tflite")
     with pytest.raises(DataError, match="3 sentences are too few to check an export"):
         export(encoder, tmp_path / "x", sentences=["a", "b", "c"])

@@ -266,15 +266,16 @@ def test_the_progress_bars_count_all_the_work(blocks: Encoder, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rounds": 1}, "rounds is 1; give a whole number of at least 2"),
-        ({"batch": 0}, "batch is 0"),
-        ({"batch": True}, "batch is True"),
-        ({"seconds": 0}, "seconds is 0; give a number above 0"),
-        ({"seconds": "60"}, "seconds is '60'"),
-        ({"vectors": ["int4"]}, r"vectors is \['int4'\]; give a list of some of float32, float16, int8, binary"),
-        ({"vectors": "int8"}, "vectors is 'int8'; give a list"),
+        ({"rounds": 1}, "rounds must be a whole number of at least 2, not 1"),
+        ({"batch": 0}, "batch must be a whole number of at least 1, not 0"),
+        ({"batch": True}, "batch must be a whole number, not True"),
+        ({"batch": 10**9}, "batch must be at most 65,536 texts"),
+        ({"seconds": 0}, "seconds must be above 0, not 0"),
+        ({"seconds": "60"}, "seconds must be a number, not '60'"),
+        ({"vectors": ["int4"]}, "vectors must be one of float32, float16, int8, binary, not 'int4'"),
+        ({"vectors": 8}, "vectors must be one of float32, float16, int8, binary, not 8"),
         ({"precisions": []}, "precisions is empty; name at least one"),
-        ({"precisions": ["int4"]}, "give a list of some of fp32"),
+        ({"precisions": ["int4"]}, "precisions must be one of fp32"),
     ],
 )
 def test_bad_options_are_named(options: dict[str, object], message: str) -> None:
@@ -285,12 +286,12 @@ def test_bad_options_are_named(options: dict[str, object], message: str) -> None
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: measure("MiniLM"), DataError, "a str cannot be measured; give an encoder"),
+        (lambda: measure("MiniLM"), DataError, "encoder must be an Encoder, not 'MiniLM'"),
         (lambda: measure(load(), compare="MiniLM"), DataError, "compare must be a list, not one str"),
         (lambda: measure(load(), compare=[BLOCKS, BLOCKS]), DataError, "named twice in compare; name each model once"),
         (lambda: measure(load(), options=MeasureOptions(cuts=[Cut(9, 8)])), CutError, "deeper than this encoder"),
-        (lambda: measure(load(), options=MeasureOptions(cuts=[])), CutError, "give at least one"),
-        (lambda: measure(load(), options=MeasureOptions(cuts=["3x128"])), CutError, "such as"),  # type: ignore[list-item]
+        (lambda: measure(load(), options=MeasureOptions(cuts=[])), CutError, "no cuts were given; name at least one"),
+        (lambda: measure(load(), options=MeasureOptions(cuts=["128"])), CutError, "such as '6x128'"),
         (lambda: measure(load(), ["nowhere"]), DataError, "there is no task 'nowhere'"),
     ],
 )

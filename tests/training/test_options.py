@@ -6,24 +6,22 @@ from typing import Any
 import pytest
 
 from demitasse import DataError
-from demitasse.objectives.pair_losses import InfoNCE
 from demitasse.training.options import SCHEDULES, TrainOptions
 
 COUNTS = ("batch", "accumulate", "save_every", "steps", "micro_batch", "lora", "dev_every", "patience")
 RATES = ("epochs", "rate", "exit_rate", "embedding_rate", "clip", "save_minutes")
 BAD = [
-    *(({name: 0}, f"{name} must be at least 1, not 0") for name in COUNTS),
-    ({"max_tokens": 3}, "max_tokens must be at least 4, not 3"),
-    ({"steps": -3}, "steps must be at least 1, not -3"),
-    *(({name: 0.0}, f"{name} must be above 0, not 0.0") for name in RATES),
+    *(({name: 0}, f"{name} must be a whole number of at least 1, not 0") for name in COUNTS),
+    ({"max_tokens": 3}, "max_tokens must be a whole number of at least 4, not 3"),
+    ({"steps": -3}, "steps must be a whole number of at least 1, not -3"),
+    *(({name: 0.0}, f"{name} must be a number above 0, not 0.0") for name in RATES),
     *(({name: math.nan}, f"{name} must be a finite number, not nan") for name in RATES),
     *(({name: math.inf}, f"{name} must be a finite number, not inf") for name in (*RATES, "decay", "warmup")),
-    ({"loss": InfoNCE(temperature=math.inf)}, "temperature must be a finite number, not inf"),
     ({"decay": -0.1}, "decay must be at least 0, not -0.1"),
     ({"warmup": -0.1}, "warmup must be a share of the steps from 0 to 1, not -0.1"),
     ({"warmup": 50}, "warmup must be a share of the steps from 0 to 1, not 50"),
-    ({"schedule": "steep"}, "schedule 'steep' is unknown; use one of constant, linear, cosine"),
-    ({"precision": "int8"}, "precision 'int8' is unknown; use one of fp32, bf16, fp16"),
+    ({"schedule": "steep"}, "schedule must be one of constant, linear, cosine, not 'steep'"),
+    ({"precision": "int8"}, "precision must be one of fp32, bf16, fp16, not 'int8'"),
 ]
 
 

@@ -13,7 +13,7 @@ from demitasse.cli.options import REPEATABLE, BaseOption, DeviceOption, one_of
 from demitasse.errors import DataError
 from demitasse.extras import LORA, PARQUET, TRAIN, need
 
-# In the order of the help; the table of them in objective_names.py needs the objectives themselves.
+# In the order of the help; the table of them in objectives/names.py needs the objectives themselves.
 _OBJECTIVES = (
     "elastic",
     "espresso",
@@ -120,7 +120,7 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
     given = dict(locals())
     parquet = any(file is not None and file.suffix == ".parquet" for file in (*data, dev))
     need("demitasse train", TRAIN, *[LORA] * bool(lora), *[PARQUET] * parquet)
-    from demitasse.cli.objective_names import LOSSES, OBJECTIVES, choice
+    from demitasse.objectives.names import LOSSES, OBJECTIVES, choice
     from demitasse.training.run_folder import RunFolder
 
     chosen = choice(objective, OBJECTIVES, "objective")

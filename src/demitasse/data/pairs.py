@@ -6,20 +6,22 @@ are read from the store. So every format behaves alike, and memory use does not 
 
 from __future__ import annotations
 
-import math
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from demitasse.arguments import flag, number, several, whole
 from demitasse.data.columns import PLAIN, by_column, kind_and_values, kind_in_words
 from demitasse.data.row_readers import BadRowError, records
 from demitasse.data.row_store import Store
 from demitasse.encoding.tables import listed
-from demitasse.errors import DataError
+from demitasse.errors import DataError, shown
 from demitasse.host.progress import progress_bar
 
 REMEMBERED = 100_000  # texts that `Pairs.texts` remembers, to leave out duplicates
@@ -73,7 +75,7 @@ class Pairs:
 
     def texts(self, limit: int | None = None) -> Iterator[str]:
         """The texts of all examples in order, at most `limit`; most duplicates are left out."""
-        return islice(self._texts(), limit)
+        return islice(self._texts(), None if limit is None else min(whole("limit", limit, 0), sys.maxsize))
 
     def describe(self) -> list[dict[str, Any]]:
         """The facts that identify each source, for the record of a run."""
@@ -123,19 +125,23 @@ def read_pairs(
     """
     if not sources:
         raise DataError("no training data was given; give at least one file, list of rows, table or dataset")
+    skip_bad_rows = flag("skip_bad_rows", skip_bad_rows)
     if columns is not None:
         _check_columns(columns)
     if weights is not None:
+        weights = several("weights", weights, partial(number, above=0))
         _check_weights(weights, len(sources))
     read = []
-    for number, given in enumerate(sources):
-        name = Path(given).name if isinstance(given, (str, os.PathLike)) else f"source {number}"
-        weight = None if weights is None else weights[number]
+    for place, given in enumerate(sources):
+        name = Path(given).name if isinstance(given, (str, os.PathLike)) else f"source {place}"
+        weight = None if weights is None else weights[place]
         read.append(_Reader(name, columns, skip_bad_rows=skip_bad_rows).read(given, weight))
     return Pairs(tuple(read))
 
 
 def _check_columns(columns: Mapping[str, str]) -> None:
+    if not isinstance(columns, Mapping):
+        raise DataError(f"columns must map names of columns, such as {{'question': 'anchor'}}, not {shown(columns)}")
     for target in columns.values():
         if not isinstance(target, str) or not _TARGETS.fullmatch(target):
             allowed = "anchor, positive, negative (or negative_1, negative_2, ...), negatives, texts, a, b and score"
@@ -147,9 +153,6 @@ def _check_columns(columns: Mapping[str, str]) -> None:
 def _check_weights(weights: Sequence[float], count: int) -> None:
     if len(weights) != count:
         raise DataError(f"weights= has {len(weights)} numbers for {count} sources; give one per source")
-    for weight in weights:
-        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < math.inf:
-            raise DataError(f"weights= holds {weight!r}; every weight must be a finite number above 0")
 
 
 class _Reader:

@@ -7,6 +7,11 @@ from typing import Any
 from demitasse.cut import grid, usual_dims
 from demitasse.encoding.encoder import Encoder
 
+_AGREEMENTS = {
+    "neighbours": "share of the 10 nearest neighbours that are those of",
+    "similarity": "correlation of similarities with",
+}
+
 
 def describe(encoder: Encoder) -> dict[str, Any]:
     """Everything `demitasse info` shows, as plain JSON values."""
@@ -46,15 +51,18 @@ def size_table(facts: dict[str, Any]) -> str:
     if facts["prompts"]:
         lines.append("prompts: " + ", ".join(f"{name} {text!r}" for name, text in facts["prompts"].items()))
     widest = [size for size in facts["cuts"] if size["vector_bytes"] == 4 * facts["dims"]]
+    # Models of earlier versions do not have the first.
+    known = [{*one} for one in facts["held_out"].values()]
+    measured = next((name for name in _AGREEMENTS if known and all(name in one for one in known)), "")
     lines += ["", "layers  exit  model MB  agreement"]
     for size in reversed(widest):
         layers, exit_ = size["cut"].partition("x")[0], "yes" if size["exit"] else "-"
         held_out = facts["held_out"].get(size["cut"])
-        agreement = f"{held_out['similarity']:.3f}" if held_out and "similarity" in held_out else "-"
+        agreement = f"{held_out[measured]:.3f}" if held_out and measured else "-"
         megabytes = f"{size['model_bytes'] / 1e6:>8.1f}"
         lines.append(f"{layers:>6}  {exit_:>4}  {megabytes}  {agreement:>9}")
-    if facts["held_out"]:
-        lines.append("agreement: correlation of similarities with the full model, on held-out sentences")
+    if measured:
+        lines.append(f"agreement: {_AGREEMENTS[measured]} the full model, on held-out sentences")
     lines += ["", "  dims  bytes per vector  vectors per GB"]
     for size in (size for size in facts["cuts"] if size["cut"].startswith(f"{facts['layers']}x")):
         per_gigabyte = 10**9 // size["vector_bytes"]

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from demitasse._version import __version__
+from demitasse.arguments import instance, several
+from demitasse.arguments import path as path_of
 from demitasse.encoding.precision import BLOCK_FORMATS
 from demitasse.errors import DataError
 from demitasse.host.atomic import new_file
@@ -22,6 +24,7 @@ from demitasse.planning.profile import MeasuredCut, Profile
 from demitasse.planning.profile_json import as_plain, measured_as_plain
 
 _SCRIPTS = ("choose.js", "marks.js", "charts.js", "page.js", "table.js")  # in the order they are joined
+_PROFILE = "measure one with demitasse.measure(…)"
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -46,8 +49,10 @@ def report(profile: Profile, path: str | Path, *, compare: Sequence[Profile] = (
     >>> profile = dt.Profile("tiny", "5f0c", "Spearman, built-in sample", 1.2, 32, (measured,))
     >>> report(profile, out.with_suffix(".html"))
     """
-    path = Path(path)
+    instance("profile", profile, Profile, _PROFILE)
+    path = path_of("path", path)
     check_page(path)
+    compare = several("compare", compare, lambda name, one: instance(name, one, Profile, _PROFILE))
     text = page(profile, compare)
     with new_file(path) as file:
         file.write(text.encode("utf-8", "replace"))  # a name may contain half a surrogate pair

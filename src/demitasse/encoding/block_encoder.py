@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
+from demitasse.arguments import flag, path
 from demitasse.cut import Cut
 from demitasse.encoding.batching import pace, token_batches, windows
 from demitasse.encoding.block_files import TOKENIZER, Blocks, files_at
@@ -108,12 +109,13 @@ class BlockEncoder(Encoder):
 
     def model_bytes(self, cut: Cut) -> int:
         """How many bytes of blocks are opened to run `cut`."""
+        cut = Cut.of(cut).within(self.full)
         layers = [f"layer_{layer}" for layer in range(1, cut.layers + 1)]
         return sum(self.blocks.files.sizes[f"{name}.onnx"] for name in ["embeddings", *layers, f"exit_{cut.layers}"])
 
     def save(self, folder: str | Path, *, force: bool = False) -> None:
         """Write this encoder as a folder of the blocks it needs."""
-        with new_folder(Path(folder), own_files, self.folder, force=force) as aside:
+        with new_folder(path("folder", folder), own_files, self.folder, force=flag("force", force)) as aside:
             for name in files_at(self.layers):
                 (aside / name).write_bytes(self.blocks.files.read(name))
             manifest = self.manifest.narrowed(self.full, aside, self.max_seq_length).with_files()

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 import numpy as np
 import numpy.typing as npt
 
-from demitasse.cut import Cut
+from demitasse.arguments import flag
+from demitasse.cut import Cut, cuts_of
 from demitasse.encoding.batching import pace, windows
 from demitasse.encoding.exits import depth_spans
 from demitasse.encoding.pooling import Pooling
@@ -136,13 +137,14 @@ class Encoder(ABC):
         model's files in it are replaced, and yours are kept.
         """
 
-    def cut(self, layers: int | Cut | None = None, dims: int | None = None) -> Self:
+    def cut(self, layers: int | Cut | str | None = None, dims: int | None = None) -> Self:
         """An encoder of the first `layers` and `dims` (all of them if left out) that shares this one's weights.
 
-        A `Cut` does for both: `encoder.cut(profile.best(budget).cut)`.
+        A `Cut` or its text does for both: `encoder.cut(profile.best(budget).cut)`, `encoder.cut("3x64")`.
         """
         full = self.full
-        if isinstance(layers, Cut):
+        if isinstance(layers, (Cut, str, tuple, list)):
+            layers = Cut.of(layers)
             if dims is not None:
                 raise CutError(f"cut was given {layers} and dims={dims!r}; give a Cut alone, or layers and dims")
             layers, dims = layers
@@ -281,13 +283,13 @@ class Encoder(ABC):
 
         `tally` counts the tokens that were read and the texts that were truncated, and has an `on_long` of its own.
         """
-        prefix, counts = self.reader.prefix(prompt_name, prompt), tally or TokenTally(on_long)
+        prefix, counts = self.reader.prefix(prompt_name, prompt), TokenTally.of(tally, on_long)
         return self._one_by_one(text_series(texts), prefix, counts, progress=progress)
 
     def encode_cuts(
         self,
         texts: Iterable[str],
-        cuts: Sequence[Cut],
+        cuts: Sequence[Cut | str],
         *,
         prompt_name: str | None = None,
         prompt: str | None = None,
@@ -299,10 +301,8 @@ class Encoder(ABC):
         `tally` counts the tokens that were read and the texts that were truncated. `progress` may also be a function:
         it is called with the number of texts done since the last call.
         """
-        if not cuts:
-            raise CutError("no cuts were given; name at least one, such as [Cut(6, 128)]")
         prefix = self.reader.prefix(prompt_name, prompt)
-        return self._cuts(texts, cuts, prefix, tally or TokenTally(), progress=progress)
+        return self._cuts(texts, cuts_of(cuts), prefix, TokenTally.of(tally), progress=progress)
 
     def count_tokens(
         self, texts: Iterable[str], *, prompt_name: str | None = None, prompt: str | None = None
@@ -333,7 +333,7 @@ class Encoder(ABC):
     def _encode(
         self, texts: Iterable[str], prefix: str, on_long: OnLong, *, progress: bool | None, convert_to_tensor: bool
     ) -> Vectors | Tensor:
-        if convert_to_tensor:
+        if flag("convert_to_tensor", convert_to_tensor):
             need("convert_to_tensor=True", TENSORS)  # before the work
         tally = TokenTally(on_long)
         vectors = self._cuts(texts, [self.full], prefix, tally, progress=progress)[self.full]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from pathlib import Path
 
+from demitasse.arguments import text
 from demitasse.encoding.block_encoder import open_blocks
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.listed_files import is_replaced
 from demitasse.encoding.manifest import Manifest
-from demitasse.errors import FolderError
+from demitasse.errors import FolderError, shown
 from demitasse.extras import TORCH, need
 from demitasse.host.bundled import BUILT_IN
 from demitasse.host.leftovers import is_moved_aside
@@ -46,6 +48,9 @@ def load(
     >>> load(folder, device="cpu").full
     Cut(layers=3, dims=32)
     """
+    for name, given in (("device", device), ("dtype", dtype)):
+        if given is not None:
+            text(name, given)
     count = None if threads is None else checked_threads(threads)
     encoder = _open(model, device, dtype)
     if max_seq_length is not None:
@@ -90,6 +95,8 @@ def folder_of(model: str | Path | None) -> Path:
 
 
 def _local_folder(model: str | Path) -> Path:
+    if not isinstance(model, (str, os.PathLike)):
+        raise FolderError(f"model must be a folder or a hub name such as 'owner/model', not {shown(model)}")
     folder = Path(model)
     for _ in range(_TRIES):
         if str(model) and folder.is_dir():

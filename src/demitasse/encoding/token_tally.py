@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from demitasse.arguments import choice, instance
 from demitasse.encoding.packed_tokens import PackedTokens
 from demitasse.errors import DataError
 
@@ -30,8 +31,14 @@ class TokenTally:
     truncated: int = 0  # texts
 
     def __post_init__(self) -> None:
-        if self.on_long not in get_args(OnLong):
-            raise DataError(f"on_long={self.on_long!r} is unknown; use one of {', '.join(get_args(OnLong))}")
+        choice("on_long", self.on_long, get_args(OnLong))
+
+    @classmethod
+    def of(cls, given: TokenTally | None, on_long: OnLong = "cut") -> TokenTally:
+        """The tally that was given; a new one if none was."""
+        if given is None:
+            return cls(on_long)
+        return instance("tally", given, TokenTally, "write TokenTally()")
 
     def add(self, packed: PackedTokens, limit: int) -> None:
         """Count texts that were truncated at `limit` tokens."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from demitasse.errors import DataError
+from demitasse.errors import DataError, shown
 
 Vectors = npt.NDArray[np.float32]
 Stored = npt.NDArray[Any]
@@ -107,7 +107,7 @@ def restore(stored: npt.ArrayLike, kind: str, dims: int | None = None) -> Vector
     width = checked.shape[1]
     dims = (8 if kind == "binary" else 1) * width if dims is None else dims
     if not isinstance(dims, int) or columns(max(dims, 0), kind) != width:
-        problem = f"vectors stored as {width} numbers are not {kind} vectors of {dims!r} dims"
+        problem = f"vectors stored as {width} numbers are not {kind} vectors of {shown(dims)} dims"
         raise DataError(f"{problem}; pass the dims of the vectors that were stored")
     if kind == "binary":
         bits = np.unpackbits(checked, axis=1, count=dims)
@@ -117,8 +117,8 @@ def restore(stored: npt.ArrayLike, kind: str, dims: int | None = None) -> Vector
 
 def check_kind(kind: str) -> str:
     """`kind` itself, if vectors can be stored that way."""
-    if kind not in STORED:
-        raise DataError(f"vectors cannot be stored as {kind!r}; use one of {', '.join(STORED)}")
+    if not (isinstance(kind, str) and kind in STORED):
+        raise DataError(f"vectors cannot be stored as {shown(kind)}; use one of {', '.join(STORED)}")
     return kind
 
 

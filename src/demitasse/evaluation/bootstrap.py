@@ -20,6 +20,7 @@ from demitasse.evaluation.metrics import Indices, Values, steps_down
 from demitasse.evaluation.tasks import SCALE, PairTask, Scores, Task
 
 RESAMPLES = 1000
+MOST_RESAMPLES = 100_000  # their scores are kept in memory
 _ROUNDS = 6  # of merging neighbours; little is left after that
 _BLOCK = 32  # draws processed at a time: with a few thousand items, they fit a processor's cache
 

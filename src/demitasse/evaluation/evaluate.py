@@ -14,12 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from demitasse.cut import Cut, grid, usual_dims
+from demitasse.arguments import path, several, whole
+from demitasse.cut import Cut, cuts_of, grid, usual_dims
 from demitasse.data.pairs import Source
+from demitasse.encoding.checked_encoder import checked_encoder
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.vectors import Vectors
 from demitasse.errors import CutError, DataError
-from demitasse.evaluation.bootstrap import RESAMPLES, resampled_many
+from demitasse.evaluation.bootstrap import MOST_RESAMPLES, RESAMPLES, resampled_many
 from demitasse.evaluation.embedding_cache import EmbeddingCache
 from demitasse.evaluation.evaluation import Evaluation
 from demitasse.evaluation.score_types import (
@@ -54,7 +56,7 @@ def evaluate(
     encoder: Encoder,
     tasks: Sequence[str | Path | Task] = ("sample",),
     *,
-    cuts: Sequence[Cut] | None = None,
+    cuts: Sequence[Cut | str] | None = None,
     document_layers: Sequence[int] | None = None,
     cache: str | Path | None = None,
     resamples: int = RESAMPLES,
@@ -72,9 +74,11 @@ def evaluate(
     (Cut(layers=1, dims=8), Cut(layers=3, dims=32))
     """
     started = time.perf_counter()
+    checked_encoder(encoder)
     resolved, side_cuts = resolve_tasks(tasks), _side_cuts(encoder, cuts, document_layers)
-    if isinstance(resamples, bool) or not isinstance(resamples, int) or resamples < 0:
-        raise DataError(f"resamples is {resamples!r}; give a whole number such as {RESAMPLES}, or 0 for no intervals")
+    resamples = whole("resamples", resamples, 0)
+    if resamples > MOST_RESAMPLES:
+        raise DataError(f"resamples must be at most {MOST_RESAMPLES:,}, not {resamples}; {RESAMPLES:,} are usual")
     open_cache = _cache_opener(encoder, cache)
     scores: list[Score] = []
     draws: dict[ScoreKey, Draws] = {}
@@ -167,14 +171,15 @@ def _combinations(task: Task, sides: SideCuts) -> list[Combination]:
     return [forward]
 
 
-def _side_cuts(encoder: Encoder, cuts: Sequence[Cut] | None, document_layers: Sequence[int] | None) -> list[SideCuts]:
-    if not isinstance(encoder, Encoder):
-        raise DataError(f"a {type(encoder).__name__} cannot be evaluated; give an encoder, such as demitasse.load(…)")
+def _side_cuts(
+    encoder: Encoder, cuts: Sequence[Cut | str] | None, document_layers: Sequence[int] | None
+) -> list[SideCuts]:
     full = encoder.full
-    wanted = grid(range(full.layers + 1), usual_dims(full.dims)) if cuts is None else sorted({*cuts})
-    if not wanted or (document_layers is not None and not document_layers):
-        raise CutError("there is nothing to measure; name at least one cut, and one number of document layers")
-    pairs = [(cut, layers) for cut in wanted for layers in sorted({*(document_layers or [cut.layers])})]
+    wanted = grid(range(full.layers + 1), usual_dims(full.dims)) if cuts is None else sorted({*cuts_of(cuts)})
+    documents = None if document_layers is None else several("document_layers", document_layers, whole)
+    if documents == ():
+        raise CutError("there is nothing to measure; name at least one number of document layers")
+    pairs = [(cut, layers) for cut in wanted for layers in sorted({*(documents or [cut.layers])})]
     for cut, layers in pairs:
         cut.within(full)
         Cut(layers, cut.dims).within(full)
@@ -184,13 +189,14 @@ def _side_cuts(encoder: Encoder, cuts: Sequence[Cut] | None, document_layers: Se
 def _cache_opener(encoder: Encoder, folder: str | Path | None) -> OpenCache:
     """Opens the cache of each prompt when it is first needed."""
     opened: dict[str, EmbeddingCache] = {}
+    kept = None if folder is None else path("cache", folder)
 
     def open_cache(prompt: str | None) -> EmbeddingCache | None:
-        if folder is None:
+        if kept is None:
             return None
         text = encoder.reader.prefix(prompt)
         if text not in opened:
-            opened[text] = EmbeddingCache(Path(folder), encoder, prompt)
+            opened[text] = EmbeddingCache(kept, encoder, prompt)
         return opened[text]
 
     return open_cache

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from demitasse.arguments import instance, text, whole
 from demitasse.cut import Cut
 from demitasse.errors import CutError, DataError
 from demitasse.evaluation.bootstrap import interval, paired_p
@@ -77,9 +78,10 @@ class Evaluation:
             return ()
         return tuple(sorted({score.document_layers for score in self.means}))
 
-    def find(self, name: str, cut: Cut, document_layers: int | None = None) -> Score:
+    def find(self, name: str, cut: Cut | str, document_layers: int | None = None) -> Score:
         """The score of a task or group at `cut`, for both sides unless `document_layers` is given."""
-        layers = cut.layers if document_layers is None else document_layers
+        name, cut = text("name", name), Cut.of(cut)
+        layers = cut.layers if document_layers is None else whole("document_layers", document_layers)
         score = self._by_key.get((name, cut, layers))
         if score is None:
             names = dict.fromkeys(known for known, _, _ in self._by_key)
@@ -89,11 +91,11 @@ class Evaluation:
             raise DataError(f"cut {cut}{against} was not measured on {name}; add it to the cuts of evaluate")
         return score
 
-    def score(self, name: str, cut: Cut, document_layers: int | None = None) -> float:
+    def score(self, name: str, cut: Cut | str, document_layers: int | None = None) -> float:
         """The main metric of a task, or the mean of a group, times 100."""
         return self.find(name, cut, document_layers).value
 
-    def interval(self, name: str, cut: Cut, document_layers: int | None = None) -> tuple[float, float]:
+    def interval(self, name: str, cut: Cut | str, document_layers: int | None = None) -> tuple[float, float]:
         """The 95% interval of `score`."""
         return interval_of(self.find(name, cut, document_layers))
 
@@ -105,7 +107,7 @@ class Evaluation:
         """The 95% interval of `shallow`."""
         return interval_of(self._shallow(name, dims))
 
-    def share(self, name: str, cut: Cut) -> float:
+    def share(self, name: str, cut: Cut | str) -> float:
         """The score at `cut` as a share of the full model's."""
         full = self.score(name, self.full)
         if not full:
@@ -113,19 +115,27 @@ class Evaluation:
         return self.score(name, cut) / full
 
     def difference(
-        self, other: Evaluation, name: str, cut: Cut, other_cut: Cut | None = None, document_layers: int | None = None
+        self,
+        other: Evaluation,
+        name: str,
+        cut: Cut | str,
+        other_cut: Cut | str | None = None,
+        document_layers: int | None = None,
     ) -> Difference:
         """How far the score at `cut` is above that of `other` (at `other_cut` if given), on the same bootstrap draws.
 
         `other` may be the same evaluation, to compare two of its cuts.
         """
-        ours, theirs = self.find(name, cut, document_layers), other.find(name, other_cut or cut, document_layers)
+        instance("other", other, Evaluation, "evaluate the other model, too")
+        theirs = other.find(name, cut if other_cut is None else other_cut, document_layers)
+        ours = self.find(name, cut, document_layers)
         drawn = [one._mean_draws(name, [at.key[1:]]) for one, at in ((self, ours), (other, theirs))]
         return self._difference(other, name, ours.value - theirs.value, *drawn)
 
     def shallow_difference(self, other: Evaluation, name: str, dims: int, other_dims: int | None = None) -> Difference:
         """How far `shallow` is above that of `other` (at `other_dims` if given), on the same bootstrap draws."""
-        ours, theirs = self._shallow(name, dims), other._shallow(name, other_dims or dims)
+        instance("other", other, Evaluation, "evaluate the other model, too")
+        ours, theirs = self._shallow(name, dims), other._shallow(name, dims if other_dims is None else other_dims)
         drawn = [
             one._mean_draws(name, [(cut, cut.layers) for cut in shallow_cuts(one.full, at.dims)])
             for one, at in ((self, ours), (other, theirs))
@@ -144,6 +154,7 @@ class Evaluation:
         return {score.key: score for score in (*self.scores, *self.means)}
 
     def _shallow(self, name: str, dims: int) -> Shallow:
+        name, dims = text("name", name), whole("dims", dims, 1)
         mean = next((one for one in self.shallows if (one.task, one.dims) == (name, dims)), None)
         if mean is None:
             cuts = shallow_cuts(self.full, dims)

@@ -15,9 +15,11 @@ import numpy as np
 import onnx
 
 from demitasse._version import __version__
+from demitasse.arguments import choice, flag, path
 from demitasse.cut import Cut
 from demitasse.encoding.block_encoder import open_blocks
 from demitasse.encoding.block_files import FINGERPRINT, TOKENIZER, names_at
+from demitasse.encoding.checked_encoder import checked_encoder
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.manifest import Manifest, own_files
 from demitasse.encoding.ort_sessions import Values, run_model
@@ -95,15 +97,16 @@ def export_traced(  # noqa: PLR0913 - those of export, and one
     force: bool = False,
 ) -> Exported:
     """What `export` does; `traced`, a folder of fp32 blocks of the same encoder, saves tracing it again."""
-    if format not in EXPORT_FORMATS:
-        raise DataError(f"export format {format!r} is not known; use one of {', '.join(EXPORT_FORMATS)}")
+    choice("format", format, [*EXPORT_FORMATS])
+    checked_encoder(encoder)
+    out, force = path("out", out), flag("force", force)
     if not isinstance(encoder, TorchEncoder):
         raise DataError("an encoder of blocks cannot be exported again; load the model it was exported from")
     if format == "sentence-transformers":
         encoder.save(out, force=force)  # which does its own comparison
         depths = {encoder.full.layers: 1.0}
-        return Exported(Path(out), format, encoder.full, 0.0, depths, _size(Path(out)))
-    check_replaceable(Path(out), own_files, encoder.folder, force=force)  # before the sentences are read
+        return Exported(out, format, encoder.full, 0.0, depths, _size(out))
+    check_replaceable(out, own_files, encoder.folder, force=force)  # before the sentences are read
     encoder.check_weights()
     _check_tokenizer(encoder)
     if not format.startswith("blocks"):
@@ -112,7 +115,7 @@ def export_traced(  # noqa: PLR0913 - those of export, and one
     precision, as_blocks = "int8" if format.endswith("int8") else "fp32", format.startswith("blocks")
     feeds = list(_unpadded(encoder, calibration)) if precision == "int8" else []
     graphs, steps = (_blocks, 2 * len(names_at(encoder.full.layers))) if as_blocks else (_whole, 2)
-    with new_folder(Path(out), own_files, encoder.folder, force=force) as aside:
+    with new_folder(out, own_files, encoder.folder, force=force) as aside:
         manifest = Manifest.of_export(aside, encoder, format.removesuffix("-int8"), precision)
         with progress_bar("exporting", steps, show=progress) as advance:
             for name, graph in graphs(encoder, traced, feeds, advance):
@@ -123,7 +126,7 @@ def export_traced(  # noqa: PLR0913 - those of export, and one
         vectors = _blocks_vectors(encoder, manifest, checks) if as_blocks else _whole_vectors(encoder, aside, checks)
         difference, cosines = _compared(vectors, checks, encoder, precision)
         manifest.with_comparison(len(checks), difference, cosines).write()
-    return Exported(Path(out), format, encoder.full, difference, cosines, _size(Path(out)))
+    return Exported(out, format, encoder.full, difference, cosines, _size(out))
 
 
 def _blocks(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from demitasse._version import __version__
+from demitasse.arguments import path as path_of
 from demitasse.errors import DataError, FolderError, reason
 from demitasse.host.atomic import new_file
 
@@ -84,15 +85,16 @@ def _encoded(text: str) -> bytes:
 
 def save_result(plain: dict[str, Any], path: str | Path) -> None:
     """Write plain values to a JSON file."""
-    with new_file(Path(path)) as file:
+    with new_file(path_of("path", path)) as file:
         file.write(json_text(plain).encode())
 
 
 def read_result(path: str | Path, kind: str, maker: str) -> dict[str, Any]:
     """The plain values of a file of this kind; `maker` is the command that writes such files."""
+    path = path_of("path", path)
     article = "an" if kind[0] in "aeiou" else "a"
     try:
-        plain = _parsed(Path(path), parse_constant=_finite, parse_float=_finite)
+        plain = _parsed(path, parse_constant=_finite, parse_float=_finite)
     except (OSError, ValueError, RecursionError) as problem:
         cause = f"cannot be read as {article} {kind} ({reason(problem)})"
         raise DataError(f"{path} {cause}; give a file that {maker} wrote") from None

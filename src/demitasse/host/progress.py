@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from demitasse.arguments import flag
+
 PATIENCE = 1.5  # seconds before the bar appears
 
 
@@ -16,8 +18,7 @@ def progress_bar(label: str, total: int | None, *, show: bool | None = None) -> 
 
     `show=None` shows a bar only if stderr is a terminal, and only once the work has taken a while.
     """
-    if show is None:
-        show = sys.stderr.isatty()
+    show = sys.stderr.isatty() if show is None else flag("progress", show)
     if not show:
         yield lambda steps, note="": None
         return

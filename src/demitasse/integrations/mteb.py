@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from demitasse.cut import Cut
+from demitasse.encoding.checked_encoder import checked_encoder
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.vectors import Vectors
 from demitasse.errors import DataError
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-def mteb_model(encoder: Encoder, cut: Cut | None = None) -> AbsEncoder:
+def mteb_model(encoder: Encoder, cut: Cut | str | None = None) -> AbsEncoder:
     """`encoder`, at `cut` if one is given, for `mteb.evaluate`.
 
     mteb stores results under the name `demitasse/<source>-<cut>`, with the encoder's fingerprint as revision, so those
@@ -46,7 +47,8 @@ def mteb_model(encoder: Encoder, cut: Cut | None = None) -> AbsEncoder:
     >>> mteb_model(encoder, Cut(2, 16)).mteb_model_meta.name
     'demitasse/tiny-2x16'
     """
-    return _Model(encoder if cut is None else encoder.cut(*cut))
+    checked_encoder(encoder)
+    return _Model(encoder if cut is None else encoder.cut(*Cut.of(cut)))
 
 
 class _Model(AbsEncoder):

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from demitasse.arguments import check_fields
 from demitasse.errors import DataError
 from demitasse.objectives.losses import feature_divergence
 
@@ -34,6 +35,9 @@ class Published:
 
     temperature: float = 1.0
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     def __call__(self, states: Tensor, dims: int, memory: MutableMapping[str, Tensor], name: str) -> Tensor:
         """MSE and KL to the target, which gets no gradient."""
         return alignment(states[:, :dims], published_target(states, dims), self.temperature)
@@ -48,6 +52,7 @@ class Principal:
     weight: float = 0.1  # at 1 it outweighs the pair loss, which hurts the last layer
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not 0 <= self.momentum < 1:
             raise DataError(f"momentum must be at least 0 and below 1, not {self.momentum}")
 

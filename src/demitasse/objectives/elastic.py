@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from demitasse.arguments import check_fields
 from demitasse.cut import Cut
 from demitasse.errors import DataError
 from demitasse.objectives.losses import cosine_distance, nested_cosines, similarity_divergence_of, similarity_targets
@@ -50,6 +51,7 @@ class Elastic:
     needs_teacher = True
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not 0 <= self.blend <= 1:
             raise DataError(f"blend must be from 0 to 1, not {self.blend}; it is a share of the tuned weights")
         if not 0 <= self.tune < 1:
@@ -59,6 +61,7 @@ class Elastic:
 
     def cuts(self, full: Cut) -> list[Cut]:
         """Every depth at every width."""
+        full = Cut.of(full)
         return [Cut(layers, dims) for layers in range(full.layers + 1) for dims in widths_of(self.dims, full.dims)]
 
     def __call__(self, embeddings: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:

@@ -14,6 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from demitasse.arguments import check_fields
 from demitasse.errors import DataError
 from demitasse.objectives.losses import (
     angle,
@@ -48,6 +49,7 @@ class InfoNCE:
     both_ways: bool = False
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not self.temperature > 0:
             raise DataError(f"temperature must be above 0, not {self.temperature}; 0.05 is common")
 
@@ -66,6 +68,9 @@ class CoSENT:
     """Pairs with a higher score must be closer than pairs with a lower one; in triples, positives than negatives."""
 
     scale: float = 20.0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def __call__(self, columns: Tensor, widths: Sequence[int], scores: Tensor | None = None) -> Tensor:
         """The loss at each of `widths`."""
@@ -90,6 +95,9 @@ class AnglE:
     cosine_scale: float = 20.0
     in_batch_scale: float = 20.0
     angle_scale: float = 20.0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def __call__(self, columns: Tensor, widths: Sequence[int], scores: Tensor | None = None) -> Tensor:
         """The loss at each of `widths`."""

@@ -6,7 +6,7 @@ of every depth, the pair loss and the state of the step; it holds no model and n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
@@ -14,7 +14,7 @@ from typing import Protocol
 from torch import Tensor
 
 from demitasse.cut import Cut, usual_dims
-from demitasse.errors import CutError, DataError
+from demitasse.errors import CutError
 
 NestedLoss = Callable[[Tensor, Sequence[int]], Tensor]
 """A pair loss bound to its batch: takes columns (..., C, B, D) and increasing widths, and returns (..., W)."""
@@ -84,9 +84,3 @@ def check_inner_layers(embeddings: Sequence[Tensor]) -> None:
     layers = len(embeddings) - 1
     if layers < 2:
         raise CutError(f"a model of {layers} layers has none below its last one to train; use Matryoshka")
-
-
-def check_choice(name: str, value: str, allowed: Iterable[str]) -> None:
-    """Refuse a `value` that is not one of `allowed`."""
-    if value not in allowed:
-        raise DataError(f"{name} {value!r} is not known; use one of {', '.join(allowed)}")

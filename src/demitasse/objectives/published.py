@@ -14,14 +14,14 @@ from random import Random
 import torch
 from torch import Tensor
 
+from demitasse.arguments import check_fields, choice, instance
 from demitasse.cut import Cut
-from demitasse.errors import DataError
+from demitasse.errors import DataError, shown
 from demitasse.objectives.compression import Compress, Published
 from demitasse.objectives.losses import feature_divergence
 from demitasse.objectives.protocol import (
     NestedLoss,
     Step,
-    check_choice,
     check_inner_layers,
     checked_width,
     flat,
@@ -51,11 +51,13 @@ class Matryoshka:
     needs_teacher = False
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.weights is not None and len(self.weights) != len(self.dims or ()):
             raise DataError(f"{len(self.weights)} weights for {len(self.dims or ())} dims; give one weight per width")
 
     def cuts(self, full: Cut) -> list[Cut]:
         """The last layer at its widths."""
+        full = Cut.of(full)
         return [Cut(full.layers, width) for width in widths_of(self.dims, full.dims)]
 
     def __call__(self, embeddings: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
@@ -90,10 +92,12 @@ class TwoDMSE:
     needs_teacher = False
 
     def __post_init__(self) -> None:
-        check_choice("weighting", self.weighting, ("uniform", "inverse"))
+        check_fields(self)
+        choice("weighting", self.weighting, ("uniform", "inverse"))
 
     def cuts(self, full: Cut) -> list[Cut]:
         """Every layer from 1 on at every power of two from 8 up, and at full width."""
+        full = Cut.of(full)
         widths = (*powers_of_two(full.dims), full.dims)
         return [Cut(layers, dims) for layers in range(1, full.layers + 1) for dims in widths]
 
@@ -128,8 +132,14 @@ class Espresso:
     raw = True
     needs_teacher = False
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.compress is not None and not callable(self.compress):
+            raise DataError(f"compress must be Published(), Principal() or None, not {shown(self.compress)}")
+
     def cuts(self, full: Cut) -> list[Cut]:
         """Layers from 1 on at `dims`."""
+        full = Cut.of(full)
         dims = checked_width(self.dims, full.dims)
         return [Cut(layers, dims) for layers in range(1, full.layers + 1)]
 
@@ -162,8 +172,12 @@ class EspressoReleased:
     raw = True
     needs_teacher = False
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     def cuts(self, full: Cut) -> list[Cut]:
         """The last layer at both widths; depths 0 to n-2 at `dims`."""
+        full = Cut.of(full)
         dims = checked_width(self.dims, full.dims)
         return [*(Cut(layers, dims) for layers in range(full.layers - 1)), Cut(full.layers, dims), full]
 
@@ -204,10 +218,14 @@ class AdaptiveLayer:
     needs_teacher = False
 
     def __post_init__(self) -> None:
-        check_choice("weighting", self.weighting, WEIGHTINGS)
+        check_fields(self)
+        if self.inner is not None:
+            instance("inner", self.inner, Matryoshka, "write Matryoshka(dims=(64, 128))")
+        choice("weighting", self.weighting, [*WEIGHTINGS])
 
     def cuts(self, full: Cut) -> list[Cut]:
         """Every depth at the inner widths."""
+        full = Cut.of(full)
         widths = [full.dims] if self.inner is None else widths_of(self.inner.dims, full.dims)
         return [Cut(layers, dims) for layers in range(full.layers + 1) for dims in widths]
 
@@ -245,12 +263,16 @@ class Matryoshka2d:
     raw = False
     needs_teacher = False
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     def _adaptive(self) -> AdaptiveLayer:
         inner = Matryoshka(self.dims, self.weights, self.dims_per_step)
         return AdaptiveLayer(inner, self.layers_per_step, kl_weight=self.kl_weight, weighting=self.weighting)
 
     def cuts(self, full: Cut) -> list[Cut]:
         """Every depth at every width."""
+        full = Cut.of(full)
         return self._adaptive().cuts(full)
 
     def __call__(self, embeddings: Sequence[Tensor], loss: NestedLoss, step: Step) -> Tensor:
@@ -272,8 +294,12 @@ class Starbucks:
     raw = False
     needs_teacher = False
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     def cuts(self, full: Cut) -> list[Cut]:
         """The list, the full cut last."""
+        full = Cut.of(full)
         sizes = diagonal(full) if self.sizes is None else [cut.within(full) for cut in self.sizes]
         return sorted({*sizes, full})
 

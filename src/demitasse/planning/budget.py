@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, isfinite
+from math import ceil, floor
 from typing import TYPE_CHECKING
 
+from demitasse.arguments import choice, number
 from demitasse.errors import DataError
 
 if TYPE_CHECKING:
@@ -73,17 +74,13 @@ class Budget:
     prefer: str | None = None
 
     def __post_init__(self) -> None:
+        if self.prefer is not None:
+            choice("prefer", self.prefer, PREFER)
         for name in self.limits:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value) or value <= 0:
-                raise DataError(f"{name} must be a number above 0, not {value!r}; leave it out for no limit")
+            number(name, getattr(self, name), above=0)
         if self.quality is not None and self.quality > 100:
             raise DataError(
                 f"quality must be a share up to 1 or points up to 100, not {self.quality:g}; write 0.97 or 75"
-            )
-        if self.prefer is not None and self.prefer not in PREFER:
-            raise DataError(
-                f"prefer must be one of {', '.join(PREFER)}, not {self.prefer!r}; choose one, or leave it out"
             )
 
     @property
@@ -119,6 +116,7 @@ class Budget:
 
     def describe(self, limit: str) -> str:
         """One limit in words."""
+        choice("limit", limit, self.limits or [*_VALUE])
         return _describe(limit, getattr(self, limit))
 
     def __str__(self) -> str:

@@ -7,15 +7,18 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from demitasse.cut import Cut, grid, usual_dims
+from demitasse.arguments import check_fields, choice, instance, several, whole
+from demitasse.cut import Cut, cuts_of, grid, usual_dims
+from demitasse.encoding.checked_encoder import checked_encoder
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.loading import load
 from demitasse.encoding.precision import PRECISIONS
 from demitasse.encoding.vectors import STORED, vector_bytes
-from demitasse.errors import CutError, DataError
+from demitasse.errors import DataError
 from demitasse.evaluation.tasks import Task
 from demitasse.host.machine import machine, versions
 from demitasse.host.progress import progress_bar
@@ -25,6 +28,8 @@ from demitasse.planning.quality import AgreementJudge, Qualities, TaskJudge, qua
 from demitasse.planning.timing import Encode, Work, plan_work, time_in_turns
 
 BUILT_IN_NAME = "built-in"
+MOST_BATCH = 65_536  # texts; they are repeated to fill it
+_OPTIONS = "write MeasureOptions(seconds=60)"
 _TimedKey = tuple[
     str | None, str, int
 ]  # the name of a comparison model (`None` for the model itself), precision, layers
@@ -47,7 +52,7 @@ class MeasureOptions:
     32
     """
 
-    cuts: Sequence[Cut] | None = None
+    cuts: Sequence[Cut | str] | None = None
     precisions: Sequence[str] | None = None
     vectors: Sequence[str] = STORED
     batch: int = 32
@@ -56,18 +61,22 @@ class MeasureOptions:
     progress: bool | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
+        if self.cuts is not None:
+            object.__setattr__(self, "cuts", cuts_of(self.cuts))
         for name, allowed in (("precisions", PRECISIONS), ("vectors", STORED)):
-            given = getattr(self, name)
-            if isinstance(given, str) or any(one not in allowed for one in given or ()):
-                raise DataError(f"{name} is {given!r}; give a list of some of {', '.join(allowed)}")
-            if given is not None and not given:
+            if getattr(self, name) is None and name == "precisions":
+                continue
+            given = several(name, getattr(self, name), partial(choice, allowed=allowed))
+            if not given:
                 raise DataError(f"{name} is empty; name at least one of {', '.join(allowed)}, or leave it out")
+            object.__setattr__(self, name, given)
         for name, least in (("batch", 1), ("rounds", 2)):
-            number = getattr(self, name)
-            if isinstance(number, bool) or not isinstance(number, int) or number < least:
-                raise DataError(f"{name} is {number!r}; give a whole number of at least {least}")
-        if isinstance(self.seconds, bool) or not isinstance(self.seconds, (int, float)) or not self.seconds > 0:
-            raise DataError(f"seconds is {self.seconds!r}; give a number above 0, such as 60")
+            whole(name, getattr(self, name), least)
+        if self.batch > MOST_BATCH:
+            raise DataError(f"batch must be at most {MOST_BATCH:,} texts, not {self.batch}")
+        if not self.seconds > 0:
+            raise DataError(f"seconds must be above 0, not {self.seconds}; 60 is the default")
 
     def cuts_of(self, full: Cut) -> list[Cut]:
         """The cuts to measure of an encoder of size `full`, smallest first.
@@ -75,11 +84,10 @@ class MeasureOptions:
         >>> [str(cut) for cut in MeasureOptions(cuts=[Cut(1, 8)]).cuts_of(Cut(3, 32))]
         ['1x8', '3x32']
         """
+        full = Cut.of(full)
         if self.cuts is None:
             return grid(range(full.layers + 1), usual_dims(full.dims))
-        if not self.cuts or not all(isinstance(cut, Cut) for cut in self.cuts):
-            raise CutError(f"cuts is {self.cuts!r}; give at least one, such as [Cut(3, 128)]")
-        return sorted({cut.within(full) for cut in self.cuts} | {full})
+        return sorted({cut.within(full) for cut in cuts_of(self.cuts)} | {full})
 
     @property
     def kinds(self) -> list[str]:
@@ -109,12 +117,10 @@ def measure(
     Cut(layers=6, dims=384)
     """
     started = time.perf_counter()
-    options = options or MeasureOptions()
+    options = MeasureOptions() if options is None else instance("options", options, MeasureOptions, _OPTIONS)
     judge = quality_judge(tasks, texts)
     name = BUILT_IN_NAME if encoder is None else None
-    encoder = load() if encoder is None else encoder
-    if not isinstance(encoder, Encoder):
-        raise DataError(f"a {type(encoder).__name__} cannot be measured; give an encoder, such as demitasse.load(…)")
+    encoder = load() if encoder is None else checked_encoder(encoder)
     cuts, others = options.cuts_of(encoder.full), _comparison_models(compare, encoder, judge)
     with all_precisions(encoder, options.precisions, progress=options.progress) as precisions:
         for note in precisions.notes:

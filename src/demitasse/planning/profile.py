@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from demitasse.arguments import choice, instance, several, text
 from demitasse.cut import Cut
 from demitasse.encoding.precision import PRECISIONS
 from demitasse.encoding.vectors import STORED
@@ -88,6 +89,10 @@ class MeasuredCut:
         return f"{named}{self.cut} {self.precision}, {self.vectors} vectors"
 
 
+def _as_row(name: str, given: object) -> MeasuredCut:
+    return instance(name, given, MeasuredCut, "take it from the rows of a profile")
+
+
 def dominates(measured: MeasuredCut, other: MeasuredCut, axes: Sequence[str] = AXES) -> bool:
     """Whether `measured` is at least as good as `other` on every axis, and better on one."""
     costs = [(measured.cost(axis), other.cost(axis)) for axis in axes]
@@ -146,6 +151,7 @@ class Profile:
 
     def share(self, row: MeasuredCut) -> float:
         """The quality of one of `rows` as a share of the full model's."""
+        _as_row("row", row)
         if self.full.quality <= 0:
             raise DataError(
                 f"the full model's quality is {self.full.quality:g}, so no share of it can be taken; compare points"
@@ -154,6 +160,7 @@ class Profile:
 
     def front(self, *axes: str) -> tuple[MeasuredCut, ...]:
         """The rows that no other dominates on the axes (by default all of `AXES`), fastest first."""
+        axes = tuple(choice("axis", axis, AXES) for axis in axes)
         costs = np.array([[measured.cost(axis) for axis in axes or AXES] for measured in self.rows], np.float64)
         undominated = [
             measured
@@ -168,12 +175,16 @@ class Profile:
         No other row within the budget dominates it. `among` narrows the choice, such as to
         `profile.select(vectors=["float32"])`.
         """
-        return choose(self.rows if among is None else among, budget, self.full.quality)
+        instance("budget", budget, Budget, "write Budget(latency_ms=5)")
+        rows = self.rows if among is None else several("among", among, _as_row)
+        return choose(rows, budget, self.full.quality)
 
     def select(
-        self, cuts: Sequence[Cut] = (), precisions: Sequence[str] = (), vectors: Sequence[str] = ()
+        self, cuts: Sequence[Cut | str] = (), precisions: Sequence[str] = (), vectors: Sequence[str] = ()
     ) -> tuple[MeasuredCut, ...]:
         """The rows with any of the given cuts, precisions and kinds of vectors; a value that no row has is refused."""
+        cuts = several("cuts", cuts, lambda _, one: Cut.of(one))
+        precisions, vectors = several("precisions", precisions, text), several("vectors", vectors, text)
         for what, wanted, available in (
             ("cut", cuts, {measured.cut for measured in self.rows}),
             ("precision", precisions, {measured.precision for measured in self.rows}),

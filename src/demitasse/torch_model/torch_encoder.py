@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from demitasse.arguments import flag, path
 from demitasse.cut import Cut
 from demitasse.encoding.batching import pace, token_batches, windows
 from demitasse.encoding.encoder import Encoder
@@ -165,10 +166,11 @@ class TorchEncoder(Encoder):
         """Write this encoder as a folder that `demitasse.load` and plain sentence-transformers open."""
         from demitasse.torch_model.model_folder import save
 
-        save(self, folder, force=force)
+        save(self, path("folder", folder), force=flag("force", force))
 
     def model_bytes(self, cut: Cut) -> int:
         """How many bytes of weights the model saved at `cut` has, with its readout."""
+        cut = Cut.of(cut).within(self.full)
         count = self.backbone.parameters_at(cut.layers)
         readout = [step for step in self.readout(cut.layers) if isinstance(step, Dense)]
         for step in readout:

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from demitasse.arguments import flag, whole
 from demitasse.encoding.batching import windows
+from demitasse.encoding.checked_encoder import checked_encoder
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.exits import Exit, Moments, choose_exit, mean_cosine, neighbour_agreement, similarity_agreement
 from demitasse.encoding.text_checks import checked
@@ -51,6 +53,8 @@ def fit_exits(
     >>> fit_exits(encoder, sentences, order=False, refine=False)
     Encoder(3x32, BertModel, mean, exits at 0-2, cpu)
     """
+    checked_encoder(encoder)
+    order, refine, seed = flag("order", order), flag("refine", refine), whole("seed", seed, 0)
     if not isinstance(encoder, TorchEncoder):
         raise DataError("an encoder of blocks cannot be fitted; load the model it was exported from")
     encoder.check_weights()

@@ -6,7 +6,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass
 
+from demitasse.arguments import check_fields, choice, number, whole
 from demitasse.errors import DataError
+from demitasse.objectives.names import loss_of
 from demitasse.objectives.pair_losses import InfoNCE, PairLoss
 
 SCHEDULES: dict[str, Callable[[float], float]] = {
@@ -55,27 +57,27 @@ class TrainOptions:
     trackers: tuple[str, ...] = ()  # such as wandb or tensorboard, through accelerate
 
     def __post_init__(self) -> None:
-        check_finite(self)
+        check_fields(self)
+        object.__setattr__(self, "loss", loss_of(self.loss))
         for name in ("batch", "accumulate", "save_every"):
-            _at_least(name, getattr(self, name), 1)
+            whole(name, getattr(self, name), 1)
         for name, least in (*((name, 1) for name in _COUNTS), ("max_tokens", 4)):  # 4: special tokens take two
             if getattr(self, name) is not None:
-                _at_least(name, getattr(self, name), least)
+                whole(name, getattr(self, name), least)
         for name in ("epochs", "rate", "exit_rate", "embedding_rate", "clip", "save_minutes"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise DataError(f"{name} must be above 0, not {value}")
+            if getattr(self, name) is not None:
+                number(name, getattr(self, name), above=0)
         if not self.decay >= 0:
             raise DataError(f"decay must be at least 0, not {self.decay}")
         if not 0 <= self.warmup <= 1:
             raise DataError(f"warmup must be a share of the steps from 0 to 1, not {self.warmup}")
         for name, known in (("schedule", SCHEDULES), ("optimizer", OPTIMIZERS), ("precision", MIXED_PRECISION)):
-            value = getattr(self, name)
-            if value is not None and value not in known:
-                raise DataError(f"{name} {value!r} is unknown; use one of {', '.join(known)}")
+            if getattr(self, name) is not None:
+                choice(name, getattr(self, name), [*known])
 
     def rate_at(self, step: int, steps: int) -> float:
         """What to multiply the learning rates by at step `step` (from 0) of a stage of `steps`."""
+        step, steps = whole("step", step, 0), whole("steps", steps, 1)
         warm = round(self.warmup * steps)
         if step < warm:
             return (step + 1) / warm
@@ -92,8 +94,3 @@ def check_finite(value: object, at: str = "") -> None:
     elif is_dataclass(value) and not isinstance(value, type):
         for option in fields(value):
             check_finite(getattr(value, option.name), option.name)
-
-
-def _at_least(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise DataError(f"{name} must be at least {least}, not {value}")

@@ -4,49 +4,61 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from demitasse.data.pairs import Pairs
+from demitasse.arguments import flag, instance, path
+from demitasse.data.pairs import Pairs, read_pairs
+from demitasse.encoding.checked_encoder import checked_encoder
 from demitasse.encoding.encoder import Encoder
 from demitasse.errors import DataError
 from demitasse.extras import LORA, need
 from demitasse.objectives.elastic import Elastic
+from demitasse.objectives.names import objective_of
 from demitasse.objectives.protocol import Objective
 from demitasse.torch_model.torch_encoder import TorchEncoder
 from demitasse.training.options import TrainOptions, check_finite
 from demitasse.training.recipe import recipe_for
 from demitasse.training.run import Run
 
+Rows = str | Path | Sequence[object]  # some of what `read_pairs` takes
+_OPTIONS = "write TrainOptions(steps=200)"
+
 
 def train(  # noqa: PLR0913 - what, on what, how, where to, and what is seldom given
     encoder: Encoder,
-    data: Pairs,
-    objective: Objective | None = None,
+    data: Pairs | Rows,
+    objective: Objective | str | None = None,
     *,
     out: str | Path,
     options: TrainOptions | None = None,
-    dev: Pairs | None = None,
+    dev: Pairs | Rows | None = None,
     resume: bool = False,
     force: bool = False,
 ) -> TorchEncoder:
     """`encoder` trained on `data`, written to the folder `out` and returned; the given encoder stays as it is.
 
-    `objective` defaults to `Elastic()`. With `dev` (scored pairs) the model is scored now and then, and the best one is
-    the result. A run that was stopped or killed continues with `resume=True` and the same arguments. Several processes
-    (`torchrun`) share each batch and get the gradients that one would have had. `out` must be new or empty, or with
-    `force` may have files of yours in it, which are kept.
+    `data` comes from `read_pairs`, or is what that takes; `objective` defaults to `Elastic()`, and names of the command
+    line will do. With `dev` (scored pairs) the model is scored now and then, and the best one is the result. A run that
+    was stopped or killed continues with `resume=True` and the same arguments. Several processes (`torchrun`) share each
+    batch and get the gradients that one would have had. `out` must be new or empty, or with `force` may have files of
+    yours in it, which are kept.
 
     >>> from demitasse import Matryoshka, read_pairs
     >>> pairs = read_pairs([(a, b) for a, b in zip(sentences[:40], sentences[40:80])])
     >>> train(encoder, pairs, Matryoshka(), out=out, options=TrainOptions(steps=3, batch=8))
     Encoder(3x32, BertModel, mean, cpu)
     """
+    checked_encoder(encoder)
     if not isinstance(encoder, TorchEncoder):
         raise DataError("an encoder of blocks cannot be trained; load the model it was exported from")
     encoder.check_weights()
-    objective, options = objective or Elastic(), options or TrainOptions()
+    objective = Elastic() if objective is None else objective_of(objective)
+    options = TrainOptions() if options is None else instance("options", options, TrainOptions, _OPTIONS)
+    data = data if isinstance(data, Pairs) else read_pairs(data)
+    dev = dev if dev is None or isinstance(dev, Pairs) else read_pairs(dev)
+    out, resume, force = path("out", out), flag("resume", resume), flag("force", force)
     check_finite(objective)
     if options.lora:
         need("lora", LORA)
@@ -55,7 +67,7 @@ def train(  # noqa: PLR0913 - what, on what, how, where to, and what is seldom g
     steps = options.steps or max(1, round(options.epochs * len(data) / options.batch / options.accumulate))
     goals = recipe.goals(steps, options, on_gpu=encoder.device.type == "cuda")
     recipe.check(data, goals)
-    run = Run.begin(encoder, data, objective, goals, Path(out), options, dev, resume=resume, force=force)
+    run = Run.begin(encoder, data, objective, goals, out, options, dev, resume=resume, force=force)
     with _set_by_signals(run.asked_to_stop):
         trained = recipe.train(run, encoder)
     return run.finish(trained)

@@ -1,17 +1,18 @@
-"""Objectives and pair losses by name, as typed on the command line: `elastic:tune=0.3,dims=32/64/128`."""
+"""Objectives and pair losses by name, as on the command line and in `train`: `elastic:tune=0.3,dims=32/64/128`."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, cast
 
 from demitasse.cut import Cut
-from demitasse.errors import DataError
+from demitasse.errors import DataError, shown
 from demitasse.objectives.compression import Principal, Published
 from demitasse.objectives.elastic import Elastic
-from demitasse.objectives.pair_losses import AnglE, CoSENT, InfoNCE
+from demitasse.objectives.pair_losses import AnglE, CoSENT, InfoNCE, PairLoss
+from demitasse.objectives.protocol import Objective
 from demitasse.objectives.published import (
     AdaptiveLayer,
     Espresso,
@@ -61,6 +62,29 @@ def choice(text: str, known: Mapping[str, Any], what: str) -> Any:
         except (ValueError, KeyError) as problem:
             raise DataError(f"{what} {name} cannot have {part!r}; {_expected(types[key])}") from problem
     return replace(chosen, **changes)
+
+
+def objective_of(given: object) -> Objective:
+    """An objective: itself, or by the name and the options that the command line knows.
+
+    >>> objective_of("espresso:dims=64")
+    Espresso(dims=64, compress=Published(temperature=1.0), express=True)
+    """
+    if isinstance(given, str):
+        return cast(Objective, choice(given, OBJECTIVES, "objective"))
+    parts = ("cuts", "last_only", "raw", "needs_teacher", "__call__")
+    if isinstance(given, type) or not all(hasattr(given, part) for part in parts):
+        raise DataError(f"objective must be one such as Elastic() or 'elastic', not {shown(given)}")
+    return cast(Objective, given)
+
+
+def loss_of(given: object) -> PairLoss:
+    """A pair loss: itself, or by the name and the options that the command line knows."""
+    if isinstance(given, str):
+        return cast(PairLoss, choice(given, LOSSES, "loss"))
+    if isinstance(given, type) or not callable(given):
+        raise DataError(f"loss must be one such as InfoNCE() or 'infonce', not {shown(given)}")
+    return given
 
 
 def _value(text: str, kind: str) -> Any:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from demitasse import Cut, DataError
-from demitasse.cli.objective_names import LOSSES, OBJECTIVES, choice
 from demitasse.objectives.compression import Principal, Published
 from demitasse.objectives.elastic import Elastic
+from demitasse.objectives.names import LOSSES, OBJECTIVES, choice
 from demitasse.objectives.published import AdaptiveLayer, Matryoshka
 
 KNOWN = {**OBJECTIVES, **LOSSES}
@@ -101,7 +101,7 @@ SENTENCES = [
     ("cosent:scale=none", "objective cosent cannot have 'scale=none'; write a number"),
     # What the objective itself refuses is reported as it is.
     ("elastic:tune=2.0", "tune must be at least 0 and below 1, not 2.0; it is a share of the steps"),
-    ("2dmse:weighting=odd", "weighting 'odd' is not known; use one of uniform, inverse"),
+    ("2dmse:weighting=odd", "weighting must be one of uniform, inverse, not 'odd'"),
     ("matryoshka:weights=1/2", "2 weights for 0 dims"),
     ("infonce:temperature=0", "temperature must be above 0, not 0.0"),
 ]
