@@ -130,7 +130,7 @@ def test_a_warning_says_how_many_texts_were_truncated(any_encoder: Encoder, recw
 
 
 def test_an_unknown_choice_is_refused(encoder: Encoder) -> None:
-    with pytest.raises(DataError, match="on_long='truncate' is unknown; use one of cut, warn, error"):
+    with pytest.raises(DataError, match="on_long must be one of cut, warn, error, not 'truncate'"):
         encoder.encode(["a"], on_long="truncate")  # type: ignore[call-overload]
 
 

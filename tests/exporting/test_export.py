@@ -12,7 +12,7 @@ import pytest
 import zoo
 from sentence_transformers import SentenceTransformer
 
-from demitasse import Cut, DataError, Encoder, FolderError, export, fit_exits, grid, load
+from demitasse import BackboneError, Cut, DataError, Encoder, FolderError, export, fit_exits, grid, load
 from demitasse.encoding.precision import EXPORT_FORMATS
 from demitasse.exporting.export import export_traced
 
@@ -123,6 +123,23 @@ def test_bad_requests_are_named(encoder: Encoder, tmp_path: Path) -> None:
     (tmp_path / "taken" / "file").write_text("")
     with pytest.raises(FolderError, match="is not a demitasse model"):
         export(encoder.cut(layers=0), tmp_path / "taken", sentences=zoo.sentences(200))
+
+
+@pytest.mark.parametrize("name", ["BERT", "Qwen3"])  # without and with a norm after the layers
+def test_no_layers_at_all_are_blocks_too(name: str, model_folder: Callable[..., Path], tmp_path: Path) -> None:
+    small = load(model_folder(name), device="cpu").cut(layers=0)
+    export(small, tmp_path / "blocks", format="blocks", sentences=zoo.sentences(200))
+    texts = zoo.sentences(20, seed=3)
+    np.testing.assert_allclose(load(tmp_path / "blocks").encode(texts), small.encode(texts), atol=1e-5)
+
+
+def test_a_graph_that_onnxruntime_cannot_run_is_one_sentence(
+    model_folder: Callable[..., Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = load(model_folder("ModernBERT"), device="cpu").cut(layers=0)
+    with pytest.raises(BackboneError, match=r"onnxruntime cannot run the exported ModernBertModel .* blocks instead"):
+        export(model, tmp_path / "x", format="onnx", sentences=zoo.sentences(200))
+    assert not (tmp_path / "x").exists()
 
 
 def test_attention_is_one_operator(encoder: Encoder, tmp_path: Path) -> None:

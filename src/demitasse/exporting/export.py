@@ -25,7 +25,7 @@ from demitasse.encoding.manifest import Manifest, own_files
 from demitasse.encoding.ort_sessions import Values, run_model
 from demitasse.encoding.precision import EXPORT_FORMATS
 from demitasse.encoding.vectors import Vectors
-from demitasse.errors import DataError, FolderError
+from demitasse.errors import BackboneError, DataError, FolderError, reason
 from demitasse.exporting.graphs import block_graphs, whole_graph
 from demitasse.exporting.int8 import quantized
 from demitasse.host.atomic import new_folder
@@ -240,8 +240,14 @@ def _whole_vectors(encoder: TorchEncoder, folder: Path, texts: Sequence[str]) ->
     batches = [order[start : start + 8] for start in range(0, len(order), 8)]
     padded = [encoder.reader.padded(packed, batch) for batch in batches]
     feeds = [{"input_ids": batch.ids, "attention_mask": batch.mask} for batch in padded]
-    for batch, values in zip(batches, run_model(onnx.load(folder / "model.onnx"), feeds), strict=True):
-        vectors[batch] = values["sentence_embedding"]
+    try:
+        for batch, values in zip(batches, run_model(onnx.load(folder / "model.onnx"), feeds), strict=True):
+            vectors[batch] = values["sentence_embedding"]
+    except Exception as problem:  # onnxruntime raises its own, which all derive from this one alone
+        raise BackboneError(
+            f"onnxruntime cannot run the exported {encoder.architecture} ({reason(problem)}), so nothing was written; "
+            "export blocks instead"
+        ) from problem
     return {encoder.full: vectors}
 
 

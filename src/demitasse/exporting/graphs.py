@@ -40,7 +40,8 @@ def block_graphs(encoder: TorchEncoder) -> Iterator[tuple[str, onnx.ModelProto]]
     model = _fp32_copy(encoder)
     layers = model.get_submodule(encoder.backbone.layers_name)
     assert isinstance(layers, nn.ModuleList)
-    opening = _Opening(model, layers)
+    tail = [model.get_submodule(name) for name in encoder.backbone.tail_names]
+    opening = _Opening(model, layers, tail)
     samples = [_sample(*sizes) for sizes in _SIZES]
     embeddings = _exported("the embeddings", opening, samples)
     for sample in samples:
@@ -55,7 +56,6 @@ def block_graphs(encoder: TorchEncoder) -> Iterator[tuple[str, onnx.ModelProto]]
         wanted |= _drop_unused_inputs(graph)
         yield f"layer_{depth}", graph
     for depth in range(len(layers) + 1):
-        tail = [model.get_submodule(name) for name in encoder.backbone.tail_names]
         inputs = [
             {**_only(sample, ["hidden", "attention_mask"]), "pooled_mask": sample["attention_mask"]}
             for sample in samples
@@ -116,6 +116,10 @@ class _Calls:
         given = {leaf.name for leaf in named if isinstance(leaf, _Given)} - {"hidden"}
         self.of_layer.append(_Call(args, kwargs, sorted(given)))
 
+    def record_end(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A forward pre-hook of what follows the layers."""
+        self.hidden.append(layer_input(args, kwargs))
+
     def _name(self, tensor: Tensor, hidden: Tensor) -> str:
         if tensor is hidden:
             return "hidden"
@@ -129,12 +133,13 @@ class _Opening(nn.Module):
     """Everything before the layers: `hidden`, and each other tensor that some layer is given, once.
 
     The layers run too, since some models read attributes from them; no output depends on what they compute, so their
-    work is not part of the exported graph.
+    work is not part of the exported graph. Without any layer, `hidden` is what the final norm is given, or the output.
     """
 
-    def __init__(self, model: nn.Module, layers: nn.ModuleList) -> None:
+    def __init__(self, model: nn.Module, layers: nn.ModuleList, tail: Sequence[nn.Module]) -> None:
         super().__init__()
         self.model = model
+        self._ends = () if layers else tuple(tail[:1])
         self._layers = tuple(layers)  # a tuple, so that they are registered only once, in `model`
         self._last = [_Calls()]
 
@@ -146,12 +151,13 @@ class _Opening(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
         calls = self._last[0] = _Calls()
         hooks = [layer.register_forward_pre_hook(calls.record, with_kwargs=True) for layer in self._layers]
+        hooks += [end.register_forward_pre_hook(calls.record_end, with_kwargs=True) for end in self._ends]
         try:
-            forward(self.model, {"input_ids": input_ids, "attention_mask": attention_mask})
+            output = forward(self.model, {"input_ids": input_ids, "attention_mask": attention_mask})
         finally:
             for hook in hooks:
                 hook.remove()
-        return (calls.hidden[0], *calls.given)
+        return (calls.hidden[0] if calls.hidden else output, *calls.given)
 
     def values(self, input_ids: Tensor, attention_mask: Tensor) -> Values:
         """Its outputs by name."""
