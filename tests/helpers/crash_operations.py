@@ -115,10 +115,8 @@ OPERATIONS = [
     Operation("export onnx", f"{_EXPORT} onnx", "out/m", ahead=_WHOLE),
     Operation("fit", "fit in/texts.txt --base in/tiny --out out/m", "out/m", ahead=_FITTED),
     Operation("train", _TRAIN, "out/run/model", begun="out/run/run.json"),
-    Operation(
-        "measure", f"measure in/tiny --precision fp32 {_MEASURE}", "out/profile.json", reads=_profile, ahead=_BLOCKS
-    ),
-    Operation("measure blocks", f"measure BUILT-IN {_MEASURE}", "out/profile.json", reads=_profile),
+    Operation("measure", f"measure in/tiny --precision fp32 {_MEASURE}", "out/p.json", reads=_profile, ahead=_BLOCKS),
+    Operation("measure blocks", f"measure BUILT-IN {_MEASURE}", "out/p.json", reads=_profile),
     Operation(
         "eval",
         "eval in/tiny --layers 1 --dims 16 --resamples 10 --cache out/cache --json out/e.json",
