@@ -71,7 +71,7 @@ BAD_CALLS = {
     "too deep": ("encode -m {model} -c 9x8 a", "cut 9x8 is deeper"),
     "too wide": ("cut {model} 2x99 -o {here}/x", "cut 2x99 is wider"),
     "blocks to export": ("export {blocks} -o {here}/x", "cannot be exported again"),
-    "unknown export format": ("export {model} -f tflite -o {here}/x", "use one of blocks, blocks-int8, onnx"),
+    "unknown export format": ("export {model} -f tflite -o {here}/x", "must be one of blocks, blocks-int8, onnx"),
     "no such folder": ("info {here}/nowhere", "nowhere"),
     "no such hub name": ("encode -m nobody/nothing a", "nobody/nothing"),
     "no such file": ("encode -m {model} -i {here}/no.txt", "No such file or directory"),

@@ -35,7 +35,7 @@ def test_pairs_that_cannot_be_ordered_are_refused() -> None:
 
 @pytest.mark.parametrize("temperature", [0, -1, math.nan])
 def test_a_temperature_must_be_above_zero(temperature: float) -> None:
-    with pytest.raises(DataError, match="temperature must be above 0"):
+    with pytest.raises(DataError, match=r"temperature must be (above 0|a finite number)"):
         InfoNCE(temperature)
 
 

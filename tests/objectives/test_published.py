@@ -116,7 +116,7 @@ def test_a_model_without_inner_layers_is_refused() -> None:
 
 def test_unknown_weightings_and_mismatched_weights_are_refused() -> None:
     for make in (lambda: TwoDMSE(weighting="loud"), lambda: AdaptiveLayer(weighting="loud")):
-        with pytest.raises(DataError, match="use one of"):
+        with pytest.raises(DataError, match="weighting must be one of uniform, "):
             make()
     with pytest.raises(DataError, match="give one weight per width"):
         Matryoshka((8, 16), (1.0,))

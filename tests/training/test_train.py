@@ -295,7 +295,7 @@ def test_what_cannot_be_trained(encoder: TorchEncoder, tmp_path: Path) -> None:
     with pytest.raises(dt.FolderError, match="has no run to resume"):
         dt.train(encoder, triples(), out=tmp_path / "d", resume=True)
     assert not list(tmp_path.iterdir())
-    for name, sentence in (("tensorbord", "unknown; use one of .*tensorboard"), ("mlflow", "pip install mlflow")):
+    for name, sentence in (("tensorbord", "not known; use one of .*tensorboard"), ("mlflow", "pip install mlflow")):
         with pytest.raises(dt.DataError, match=sentence):
             dt.train(encoder, triples(), out=tmp_path / "t", options=replace(SMALL, trackers=(name,)))
     (tmp_path / "e").mkdir()

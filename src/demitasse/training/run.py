@@ -264,7 +264,7 @@ def _accelerator(encoder: TorchEncoder, options: TrainOptions, out: Path) -> Acc
     available = {str(getattr(kind, "value", kind)) for kind in get_available_trackers()}
     for name in options.trackers:
         if name not in known:
-            raise DataError(f"tracker {name!r} is unknown; use one of {', '.join(sorted(known))}")
+            raise DataError(f"tracker {name!r} is not known; use one of {', '.join(sorted(known))}")
         if name not in available:
             raise DataError(f"tracker {name!r} is not installed; pip install {name}")
     AcceleratorState._reset_state()  # it remembers the precision of an earlier run in this process
