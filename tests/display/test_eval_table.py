@@ -185,3 +185,7 @@ def test_models_with_a_long_path_in_common_are_told_apart(width: int) -> None:
     assert [sum(name in row for row in rows) for name in ("run-17/", "run-18/")] == [1, 1]
     assert f"{second.difference(first, 'both', Cut(2, 8)).p:.3f}" in rows[1]
     assert max(map(len, text.splitlines())) <= width
+
+
+def test_an_evaluation_without_the_scores_of_its_tasks_is_shown() -> None:
+    assert "layers" in shown(replace(evaluation(), scores=()))

@@ -23,7 +23,7 @@ AT_LENGTH = int(os.environ.get("DEMITASSE_FUZZ", "1000"))
 
 def fuzzed(kind: Kind, count: int, scratch: Path, *seeds: str) -> Ended:
     scratch.mkdir()
-    return in_children(count, kind.case(scratch, *seeds))
+    return in_children(count, kind.case(scratch, *seeds), large=kind.large)
 
 
 def said(kind: Kind, ended: Ended, *seeds: str) -> list[str]:

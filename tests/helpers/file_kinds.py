@@ -38,6 +38,7 @@ class Kind:
     wrong: Judge
     form: str = "bytes"  # what it is besides bytes: json, lines, safetensors or onnx
     fitted: bool = False  # whether sizes and hashes are then made to fit, as someone who wants to be believed would
+    large: bool = False  # whether it is a program, which may ask for any memory while it runs, as a graph may
     linked: bool = True  # whether the folder's other files are links, which is faster where nothing writes into them
 
     def case(self, scratch: Path, *seeds: str) -> Callable[[int], str | None]:

@@ -39,7 +39,16 @@ def _block_kinds(folder: Path) -> list[Kind]:
         Kind("blocks/demitasse.json", blocks, "demitasse.json", use.encode, use.sound, "json"),
         *(Kind(f"blocks/{name}", blocks, name, use.encode, use.same, forms[name]) for name in names),
         *(
-            Kind(f"blocks/{name}, hashes fitted", blocks, name, use.encode, use.sound, forms[name], fitted=True)
+            Kind(
+                f"blocks/{name}, hashes fitted",
+                blocks,
+                name,
+                use.encode,
+                use.sound,
+                forms[name],
+                fitted=True,
+                large=forms[name] == "onnx",
+            )
             for name in names
         ),
     ]

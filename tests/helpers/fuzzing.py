@@ -30,15 +30,19 @@ class Ended:
     counts: Counter[str] = field(default_factory=Counter)  # refused, right
     findings: list[tuple[int, str]] = field(default_factory=list)  # the case, and what happened
     sentences: Counter[str] = field(default_factory=Counter)  # of those that were refused
+    large: bool = False
 
     @property
     def cases(self) -> int:
         return sum(self.counts.values()) + len(self.findings)
 
 
-def in_children(count: int, case: Callable[[int], str | None]) -> Ended:
-    """Call `case` with each number below `count`; it returns what is wrong with a result, if anything is."""
-    ended, begin = Ended(), 0
+def in_children(count: int, case: Callable[[int], str | None], *, large: bool = False) -> Ended:
+    """Call `case` with each number below `count`; it returns what is wrong with a result, if anything is.
+
+    With `large`, a case may say that it ran out of memory.
+    """
+    ended, begin = Ended(large=large), 0
     while begin < count:
         begin = _one_child(begin, count, case, ended)
     return ended
@@ -51,7 +55,7 @@ def _one_child(begin: int, count: int, case: Callable[[int], str | None], ended:
         warnings.simplefilter("ignore")  # Python 3.12 warns of forks in processes with threads
         child = os.fork()
     if child == 0:
-        _in_child(range(begin, count), case, write)
+        _in_child(range(begin, count), case, write, large=ended.large)
     os.close(write)
     done = begin
     with os.fdopen(read, encoding="utf-8") as lines:
@@ -79,7 +83,7 @@ def _death(status: int) -> str:
     return f"killed by {name}" + (f": {meaning[name]}" if name in meaning else "")
 
 
-def _in_child(cases: Sequence[int], case: Callable[[int], str | None], write: int) -> None:
+def _in_child(cases: Sequence[int], case: Callable[[int], str | None], write: int, *, large: bool) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)  # panics and native libraries print whatever they like
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
@@ -93,15 +97,15 @@ def _in_child(cases: Sequence[int], case: Callable[[int], str | None], write: in
     for number in cases:
         signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
         signal.setitimer(signal.ITIMER_REAL, WALL_SECONDS)
-        os.write(write, (json.dumps(_outcome(case, number)) + "\n").encode())
+        os.write(write, (json.dumps(_outcome(case, number, large=large)) + "\n").encode())
     os._exit(0)
 
 
-def _outcome(case: Callable[[int], str | None], number: int) -> tuple[str, str]:
+def _outcome(case: Callable[[int], str | None], number: int, *, large: bool) -> tuple[str, str]:
     try:
         wrong = case(number)
     except DemitasseError as problem:
-        return _judged(str(problem))
+        return _judged(str(problem), large=large)
     except BaseException as problem:
         place = traceback.extract_tb(problem.__traceback__)[-4:]
         return "finding", f"{type(problem).__name__}: {str(problem)[:200]} at " + " < ".join(
@@ -110,13 +114,13 @@ def _outcome(case: Callable[[int], str | None], number: int) -> tuple[str, str]:
     return ("right", "") if wrong is None else ("finding", wrong)
 
 
-def _judged(sentence: str) -> tuple[str, str]:
+def _judged(sentence: str, *, large: bool) -> tuple[str, str]:
     """A refusal is right if it is one printable sentence, and not one about memory that ran out."""
     if not sentence.strip() or "\n" in sentence or "\r" in sentence:
         return "finding", f"not one line: {sentence[:200]!a}"
     if len(sentence) > LONGEST_SENTENCE:
         return "finding", f"{len(sentence)} characters: {sentence[:200]!a}"
-    if any(words in sentence.lower() for words in _OUT_OF_MEMORY):
+    if not large and any(words in sentence.lower() for words in _OUT_OF_MEMORY):
         return "finding", f"out of memory: {sentence[:300]!a}"
     return "refused", sentence
 

@@ -166,6 +166,8 @@ def _largest(evaluation: Evaluation, group: str) -> str:
     """The scores of the largest cut on each task or, if the group is a single task, its other metrics."""
     cut = evaluation.cuts[-1]
     members = [score for score in evaluation.scores if score.group == group and score.cut == cut]
+    if not members:  # a file may have the mean of a group without its tasks
+        return ""
     parts = {score.task: score.value for score in members} if len(members) > 1 else dict(members[0].others)
     return f"{cut}: " + ", ".join(f"{name} {value:.1f}" for name, value in parts.items()) if parts else ""
 
