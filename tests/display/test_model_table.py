@@ -29,3 +29,9 @@ def test_each_depth_shows_its_exit_size_and_agreement(encoder: Encoder) -> None:
     (row,) = [line.split() for line in table if line.split()[:2] == ["1", "yes"]]
     assert row[-1] == "0.875"
     assert float(row[2]) == round(with_exit(encoder).model_bytes(Cut(1, 32)) / 1e6, 1)
+
+
+def test_a_cut_without_a_measure_is_shown(encoder: Encoder) -> None:
+    """As in a manifest that says null."""
+    told = replace(encoder, record={"cuts": [{"cut": "1x32", "held_out": None}, {"cut": "2x32"}]})
+    assert "-" in size_table(describe(told))

@@ -30,7 +30,7 @@ def describe(encoder: Encoder) -> dict[str, Any]:
         "objective": encoder.record.get("objective"),
         "data": encoder.record.get("data"),
         "held_out": {
-            entry["cut"]: entry["held_out"] for entry in encoder.record.get("cuts") or () if "held_out" in entry
+            entry["cut"]: entry["held_out"] for entry in encoder.record.get("cuts") or () if entry.get("held_out")
         },
         "cuts": [
             {
