@@ -138,7 +138,7 @@ def work(encoder: dt.Encoder, folder: Path, model: Path, sentences: list[str]) -
     pairs = dt.read_pairs([("a cup", "a mug")] * 8)
     quick = dt.TrainOptions(steps=1, batch=2)
     measuring = dt.MeasureOptions(cuts=[dt.Cut(0, 8)], precisions=["fp32"], rounds=2, seconds=0.01)
-    none = {"fine": ("encoder=None", "options=None", "tasks=None", "progress=None")}
+    none = {"fine": ("encoder=None", "options=None", "tasks=None", "texts=None", "compare=nothing")}
     return [
         Call("load", dt.load, model, device="cpu"),
         Call("fit_exits", dt.fit_exits, encoder, sentences, order=False, refine=False),

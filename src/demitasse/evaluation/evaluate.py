@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
@@ -129,7 +129,7 @@ def dev_scores(encoder: Encoder, pairs: Source, cuts: Sequence[Cut], prompts: Se
 
 def resolve_tasks(given: Sequence[str | Path | Task]) -> list[Task]:
     """The tasks themselves: names and paths are read from files, task objects are taken as they are."""
-    if isinstance(given, (str, Path, PairTask, SearchTask)):
+    if isinstance(given, (str, Path, PairTask, SearchTask)) or not isinstance(given, Iterable):
         raise DataError(f"tasks must be a list, not one {type(given).__name__}; wrap it: [task]")
     resolved = [task for entry in given for task in ([entry] if isinstance(entry, Task) else read_tasks([entry]))]
     if not resolved:

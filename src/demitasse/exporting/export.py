@@ -24,6 +24,7 @@ from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.manifest import Manifest, own_files
 from demitasse.encoding.ort_sessions import Values, run_model
 from demitasse.encoding.precision import EXPORT_FORMATS
+from demitasse.encoding.text_checks import checked, text_series
 from demitasse.encoding.vectors import Vectors
 from demitasse.errors import BackboneError, DataError, FolderError, reason
 from demitasse.exporting.graphs import block_graphs, whole_graph
@@ -111,7 +112,7 @@ def export_traced(  # noqa: PLR0913 - those of export, and one
     _check_tokenizer(encoder)
     if not format.startswith("blocks"):
         _check_prompts(encoder)
-    checks, calibration = _split(corpus() if sentences is None else list(sentences))
+    checks, calibration = _split(corpus() if sentences is None else list(checked(text_series(sentences))))
     precision, as_blocks = "int8" if format.endswith("int8") else "fp32", format.startswith("blocks")
     feeds = list(_unpadded(encoder, calibration)) if precision == "int8" else []
     graphs, steps = (_blocks, 2 * len(names_at(encoder.full.layers))) if as_blocks else (_whole, 2)

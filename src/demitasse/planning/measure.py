@@ -164,7 +164,7 @@ def _comparison_models(
     compare: Sequence[str | Path | Encoder], encoder: Encoder, judge: TaskJudge | AgreementJudge
 ) -> dict[str, Encoder]:
     """The models to compare with, by name, on a device of the same kind."""
-    if isinstance(compare, (str, Path, Encoder)):
+    if not isinstance(compare, (list, tuple)):
         raise DataError(f"compare must be a list, not one {type(compare).__name__}; wrap it: [model]")
     if compare and isinstance(judge, AgreementJudge):
         raise DataError(
