@@ -31,7 +31,7 @@ from demitasse.objectives.elastic import Elastic
 from demitasse.objectives.pair_losses import InfoNCE
 from demitasse.objectives.protocol import Objective, Step
 from demitasse.objectives.published import Espresso, EspressoReleased, Matryoshka, Matryoshka2d, Starbucks
-from demitasse.training.batches import Loader, Prepared, Share
+from demitasse.training.batches import Loader, Prepared, Share, Tokenizing
 from demitasse.training.gradients import Descent, Teaching
 from demitasse.training.student import Student
 from demitasse.training.teacher_vectors import TeacherVectors, keys_of
@@ -72,7 +72,7 @@ def ours(base: dt.Encoder, objective: Objective, prepared: Prepared, accelerator
     elastic = isinstance(objective, Elastic)
     student = Student(base, last_only=objective.last_only, raw=objective.raw).to(accelerator.device)
     student.train()
-    optimizer = torch.optim.AdamW(student.groups(2e-5, 1e-3, 0.01), fused=accelerator.device.type == "cuda")
+    optimizer = torch.optim.AdamW(student.groups(2e-5, 2e-5, 1e-3, 0.01), fused=accelerator.device.type == "cuda")
     model, optimizer = accelerator.prepare(student, optimizer)
     with tempfile.TemporaryDirectory() as folder:
         vectors = fake_teacher(Path(folder), prepared.whole, base.full.dims) if elastic else None
@@ -120,7 +120,7 @@ def measure(folder: str, data: list[str], batch: int) -> dict[str, dict[str, flo
     )
     sampler = Sampler(read_pairs(*data), batch, 0)
     drawn = sampler.next()
-    prepared = Loader(base.reader, (), None, Share(), pool_prompt=True).prepare(drawn, {})
+    prepared = Loader(Tokenizing(base.reader, (), pool_prompt=True), None, Share()).prepare(drawn, {})
     steps = {
         name: ours(elastic if isinstance(objective, Elastic) else base, objective, prepared, accelerator)
         for name, objective in objectives(base.full.dims).items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
+from typing import Any
 
 import numpy as np
 import references as slow
@@ -12,6 +13,7 @@ import torch
 from references import batch, flat, tensors
 
 from demitasse.cut import Cut
+from demitasse.objectives.aligned import Aligned
 from demitasse.objectives.compression import Principal, Published, published_target
 from demitasse.objectives.elastic import Elastic
 from demitasse.objectives.pair_losses import InfoNCE
@@ -222,6 +224,23 @@ def elastic(kept: Sequence[int] = range(TEXTS), **weights: float) -> Compared:
     return got, expected
 
 
+def aligned(rows: int = 5, **options: Any) -> Compared:
+    """`Aligned` with some options; the first `rows` of each column are compared."""
+    embeddings, teacher, anchor = elastic_inputs()
+    step = Step(teacher=tensors([teacher])[0], anchor=tensors([anchor])[0])
+    objective = Aligned(dims=WIDTHS, **{"anchor": 5.0, **options})
+    got = objective(tensors(embeddings), find_the_positive, step)
+    kept = [column * 5 + row for column in range(3) for row in range(rows)]
+    expected = slow.elastic(embeddings, WIDTHS, teacher, anchor, kept, distil=objective.distil, hold=1.0)
+    pair_losses = [slow.infonce(columns[..., :width]) for columns in embeddings for width in WIDTHS]
+    return got, expected + objective.contrast * sum(pair_losses) / len(pair_losses)
+
+
+ALIGNED: dict[str, Callable[[], Compared]] = {
+    "defaults": aligned,
+    "contrast": partial(aligned, contrast=0.3),
+    "no distillation": partial(aligned, distil=0.0),
+}
 ELASTIC: dict[str, Callable[[], Compared]] = {
     "defaults": elastic,
     "contrast": partial(elastic, contrast=0.3),

@@ -22,6 +22,7 @@ WRITTEN: dict[str, list[tuple[str, Any]]] = {
     "str | None": [("owner/model", "owner/model"), ("/some/folder", "/some/folder"), ("7", "7"), ("none", None)],
     "tuple[int, ...] | None": [("16", (16,)), ("16/32", (16, 32)), ("none", None)],
     "tuple[float, ...] | None": [("none", None)],  # as many as dims; below
+    "tuple[str, ...]": [("owner/model", ("owner/model",)), ("a/b+/some/folder", ("a/b", "/some/folder"))],
     "tuple[Cut, ...] | None": [("2x16", (Cut(2, 16),)), ("1x8/2x16", (Cut(1, 8), Cut(2, 16))), ("none", None)],
     "Compress | None": [("published", Published()), ("Principal", Principal()), ("none", None)],
     "Matryoshka | None": [("16/32", Matryoshka((16, 32))), ("none", None)],
@@ -72,7 +73,10 @@ def test_several_fields_at_once() -> None:
 
 
 SENTENCES = [
-    ("elastik", "objective 'elastik' is not known (did you mean 'elastic'?); use one of elastic, matryoshka, 2dmse,"),
+    (
+        "elastik",
+        "objective 'elastik' is not known (did you mean 'elastic'?); use one of elastic, aligned, matryoshka, 2dmse,",
+    ),
     ("xyz", "objective 'xyz' is not known; use one of elastic,"),
     ("", "objective '' is not known; use one of elastic,"),
     (

@@ -9,6 +9,7 @@ import pytest
 import zoo
 
 from demitasse import load
+from demitasse.encoding import word_processes
 from demitasse.encoding.batching import windows
 from demitasse.host.bundled import corpus
 from demitasse.torch_model import torch_encoder
@@ -59,7 +60,7 @@ def test_an_error_while_reading_ahead_reaches_the_caller(encoder: TorchEncoder) 
 
 @pytest.mark.usefixtures("small_windows")
 def test_much_text_is_read_by_other_processes(encoder: TorchEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_encoder, "cores", lambda: 4)  # two of them to spare
+    monkeypatch.setattr(word_processes, "cores", lambda: 4)  # two of them to spare
     busy = replace(encoder, reader=load().reader)  # of the BERT family, whose words can be looked up one by one
     texts = corpus()[:100]
     tokens = [window.ids_of(i) for window in busy._token_windows(texts, "", 1) for i in range(len(window))]

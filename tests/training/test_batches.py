@@ -11,7 +11,7 @@ from demitasse import DataError, Encoder, read_pairs
 from demitasse.data.pairs import Pairs
 from demitasse.data.sampler import Sampler, TextBatch
 from demitasse.encoding.packed_tokens import PackedTokens
-from demitasse.training.batches import AHEAD, Loader, Prepared, Share, part_of, shortened
+from demitasse.training.batches import AHEAD, Loader, Prepared, Share, Tokenizing, part_of, shortened
 
 ANCHORS, POSITIVES, NEGATIVES = (zoo.sentences(40, seed=seed) for seed in (1, 2, 3))
 
@@ -26,7 +26,8 @@ def triples() -> Pairs:
 
 def loader(encoder: Encoder, micro_batch: int | None = None, share: Share = Share(), **options: Any) -> Loader:  # noqa: B008
     prompts = options.pop("prompts", ())
-    return Loader(encoder.reader, prompts, micro_batch, share, **{"pool_prompt": True, **options})
+    reading = Tokenizing(encoder.reader, prompts, **{"pool_prompt": True, **options})
+    return Loader(reading, micro_batch, share)
 
 
 def ids(parts: tuple[PackedTokens, ...]) -> list[list[list[int]]]:
@@ -149,7 +150,7 @@ def test_each_column_has_its_prompt(
 
 def test_the_default_prompt_is_used_if_none_is_named(encoder: Encoder) -> None:
     reader = replace(encoder.reader, default_prompt="document")
-    prepared = Loader(reader, (), None, Share(), pool_prompt=False).prepare(drawn(pairs()), {})
+    prepared = Loader(Tokenizing(reader, (), pool_prompt=False), None, Share()).prepare(drawn(pairs()), {})
     assert all(row[:2] == reader.read(["mist"]).ids_of(0)[:2] for row in ids(prepared.chunks)[0])
     assert prepared.prompt_tokens[0].tolist() == [2] * 16
 

@@ -23,7 +23,7 @@ def pairs() -> dt.Pairs:
 def test_a_checkpoint_is_due_after_some_minutes_or_steps() -> None:
     now = 100.0
     options = dt.TrainOptions(save_every=500, save_minutes=5)
-    run = Run(*[None] * 5, options, None, None, clock=lambda: now, saved_at=100.0)  # type: ignore[arg-type]
+    run = Run(*[None] * 5, options, None, None, [], clock=lambda: now, saved_at=100.0)  # type: ignore[arg-type]
     assert not run._is_time_to_save(1)
     assert run._is_time_to_save(500)
     now = 399.9

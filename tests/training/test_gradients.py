@@ -22,7 +22,7 @@ from demitasse.objectives.pair_losses import CoSENT, InfoNCE
 from demitasse.objectives.protocol import NestedLoss, Step
 from demitasse.objectives.published import Matryoshka, TwoDMSE
 from demitasse.torch_model.torch_encoder import TorchEncoder
-from demitasse.training.batches import Loader, Prepared, Share
+from demitasse.training.batches import Loader, Prepared, Share, Tokenizing
 from demitasse.training.gradients import Descent, Teaching, by_column, gathered, step_seeds
 from demitasse.training.student import Student
 from demitasse.training.teacher_vectors import TeacherVectors, write_vectors
@@ -46,7 +46,7 @@ def accelerator() -> Accelerator:
 def prepared(encoder: TorchEncoder, data: Pairs, micro_batch: int | None, number: int = 0) -> Prepared:
     sampler = Sampler(data, 8, seed=0)
     batches = [sampler.next() for _ in range(number + 1)]
-    return Loader(encoder.reader, (), micro_batch, Share(), pool_prompt=True).prepare(batches[-1], {})
+    return Loader(Tokenizing(encoder.reader, (), pool_prompt=True), micro_batch, Share()).prepare(batches[-1], {})
 
 
 def gradients(model: nn.Module) -> dict[str, Tensor]:

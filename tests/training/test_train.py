@@ -165,7 +165,9 @@ def test_plain_texts_are_distilled_on(encoder: TorchEncoder, tmp_path: Path) -> 
         dt.DataError, match="source 0 holds plain texts, and the last layer is tuned on pairs; add pairs"
     ):
         dt.train(encoder, alone, dt.Elastic(), out=tmp_path / "no", options=SMALL)
-    with pytest.raises(dt.DataError, match="source 1 holds plain texts, which only Elastic learns from; give pairs"):
+    with pytest.raises(
+        dt.DataError, match="source 1 holds plain texts, which only Elastic and Aligned learn from; give pairs"
+    ):
         dt.train(encoder, both, dt.Matryoshka(), out=tmp_path / "no", options=SMALL)
 
 

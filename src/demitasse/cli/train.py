@@ -16,6 +16,7 @@ from demitasse.extras import LORA, PARQUET, TRAIN, need
 # In the order of the help; the table of them in objectives/names.py needs the objectives themselves.
 _OBJECTIVES = (
     "elastic",
+    "aligned",
     "espresso",
     "espresso-released",
     "2dmse",
@@ -36,7 +37,7 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
             "--objective",
             "-O",
             help=f"{', '.join(_OBJECTIVES[:-1])} or {_OBJECTIVES[-1]}, "
-            "with options if needed: elastic:tune=0.3,dims=32/64/384.",
+            "with options if needed: elastic:tune=0.3,dims=32/64/384, aligned:teachers=A+B.",
             autocompletion=one_of(*_OBJECTIVES),
         ),
     ] = "elastic",
@@ -55,6 +56,13 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
         list[float] | None,
         typer.Option(help="How often to draw batches from a file; give one weight per file. Default: its row count."),
     ] = None,
+    role: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What a file's columns are to teachers' prompts: query/document, sentence or ''; give one per file.",
+            autocompletion=one_of("query/document", "sentence"),
+        ),
+    ] = None,
     skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Skip bad rows and report how many.")] = False,
     dev: Annotated[
         Path | None, typer.Option(help="Scored pairs; the model that scores best on them is the result.")
@@ -62,6 +70,9 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
     steps: Annotated[int | None, typer.Option(help="Optimizer steps; default: from --epochs.")] = None,
     epochs: Annotated[float, typer.Option(help="Passes over the data.")] = 1.0,
     batch: Annotated[int, typer.Option(help="Rows per batch, over all processes.")] = 128,
+    batch_tokens: Annotated[
+        int | None, typer.Option(help="Tokens per batch, about, at most: files of longer texts have smaller batches.")
+    ] = None,
     accumulate: Annotated[int, typer.Option(help="Batches per step (gradient accumulation).")] = 1,
     micro_batch: Annotated[int | None, typer.Option(help="Rows in memory at a time (GradCache).")] = None,
     rate: Annotated[float, typer.Option(help="Learning rate.")] = 2e-5,
@@ -100,6 +111,9 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
         list[str] | None,
         typer.Option(help=f"Prompt name for anchors, then for positives, then for negatives; {REPEATABLE}."),
     ] = None,
+    vectors: Annotated[
+        Path | None, typer.Option(help="Folder to keep teachers' vectors in, for other runs too; default: in --out.")
+    ] = None,
     dev_every: Annotated[int | None, typer.Option(help="Steps between dev scores.")] = None,
     patience: Annotated[int | None, typer.Option(help="Stop after this many dev scores without improvement.")] = None,
     save_every: Annotated[int, typer.Option(help="Steps between checkpoints, at most.")] = 500,
@@ -128,11 +142,14 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
         loss=choice(loss, LOSSES, "loss"),
         prompts=tuple(prompt_name or ()),
         trackers=tuple(tracker or ()),
+        vectors=None if vectors is None else str(vectors),
         **{name: given[name] for name in _PASSED_ON},
     )
     first = os.environ.get("RANK", "0") == "0"
     RunFolder(out, writes=first).check(resume=resume, force=force)  # before the data is read
-    pairs = demitasse.read_pairs(*data, columns=_parse_columns(columns), weights=weight, skip_bad_rows=skip_bad_rows)
+    pairs = demitasse.read_pairs(
+        *data, columns=_parse_columns(columns), weights=weight, roles=role, skip_bad_rows=skip_bad_rows
+    )
     skipped = sum(source.skipped for source in pairs.sources)
     if skipped:
         typer.echo(f"{skipped} bad rows were skipped", err=True)
@@ -149,7 +166,18 @@ def train(  # noqa: PLR0913 - options of a command, each named when used
 
 
 _PASSED_ON = (  # options of the same name and meaning in `TrainOptions`
-    *("steps", "epochs", "batch", "accumulate", "micro_batch", "rate", "exit_rate", "embedding_rate", "optimizer"),
+    *(
+        "steps",
+        "epochs",
+        "batch",
+        "batch_tokens",
+        "accumulate",
+        "micro_batch",
+        "rate",
+        "exit_rate",
+        "embedding_rate",
+        "optimizer",
+    ),
     *("warmup", "schedule"),
     *("decay", "clip", "precision", "dropout", "checkpointing", "lora", "max_tokens", "dev_every", "patience"),
     *("save_every", "save_minutes", "seed"),

@@ -10,17 +10,19 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from demitasse.arguments import flag, number, several, whole
+from demitasse.arguments import text as text_of
 from demitasse.data.columns import PLAIN, by_column, kind_and_values, kind_in_words
 from demitasse.data.row_readers import BadRowError, records
 from demitasse.data.row_store import Store
 from demitasse.encoding.tables import listed
+from demitasse.encoding.teacher_space import ROLES
 from demitasse.errors import DataError, shown
 from demitasse.host.progress import progress_bar
 
@@ -36,6 +38,18 @@ class Example:
     score: float | None = None
 
 
+class Rows(Protocol):
+    """The values of each row: its texts (or their numbers), and its score if it has one."""
+
+    @property
+    def sha256(self) -> str:
+        """The hash of all rows in order."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> list[Any]: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Source:
     """The examples of one file, list or dataset, one for each row."""
@@ -44,7 +58,8 @@ class Source:
     kind: str  # "pairs", "triples", "groups", "scored" or "plain"
     weight: float  # how often batches come from it, relative to the others
     skipped: int  # bad rows that were left out
-    stored: Store
+    stored: Rows
+    roles: tuple[str, ...] = ()  # what the texts of each column are to a teacher that has prompts, if that was said
 
     @property
     def paired(self) -> bool:
@@ -87,6 +102,7 @@ class Pairs:
                 "skipped": source.skipped,
                 "weight": source.weight,
                 "sha256": source.sha256,
+                **({"roles": list(source.roles)} if source.roles else {}),
             }
             for source in self.sources
         ]
@@ -107,6 +123,7 @@ def read_pairs(
     *sources: object,
     columns: Mapping[str, str] | None = None,
     weights: Sequence[float] | None = None,
+    roles: Sequence[str] | None = None,
     skip_bad_rows: bool = False,
 ) -> Pairs:
     """Read training data from files (.jsonl, .json, .csv, .tsv, .parquet, .gz too), lists of rows, tables or datasets.
@@ -117,7 +134,8 @@ def read_pairs(
     paraphrases); or `anchor, positive, score`. The names that other libraries use are understood too. `columns` maps
     names in the source to these, and then only the columns it names are used. `weights`, one per source, say how often
     batches come from it; the default is its number of rows. A .txt file (one text per line), a list of strings or a
-    single column `text` are plain texts, which `Elastic` distils on.
+    single column `text` are plain texts, which `Elastic` and `Aligned` distil on. `roles`, one per source, say what its
+    columns are to teachers that have prompts: "query/document", "sentence", or "" for none.
 
     >>> data = read_pairs([("a cup", "a mug"), ("a bean", "a seed")])
     >>> len(data), data.sources[0].kind, data.sources[0][1].texts
@@ -131,11 +149,13 @@ def read_pairs(
     if weights is not None:
         weights = several("weights", weights, partial(number, above=0))
         _check_weights(weights, len(sources))
+    parsed = [()] * len(sources) if roles is None else _parsed_roles(roles, len(sources))
     read = []
     for place, given in enumerate(sources):
         name = Path(given).name if isinstance(given, (str, os.PathLike)) else f"source {place}"
         weight = None if weights is None else weights[place]
-        read.append(_Reader(name, columns, skip_bad_rows=skip_bad_rows).read(given, weight))
+        found = _Reader(name, columns, skip_bad_rows=skip_bad_rows).read(given, weight)
+        read.append(replace(found, roles=parsed[place]))
     return Pairs(tuple(read))
 
 
@@ -148,6 +168,17 @@ def _check_columns(columns: Mapping[str, str]) -> None:
             raise DataError(f"columns= maps to {target!r}, which is not one of the names to map to: {allowed}")
     if len(set(columns.values())) < len(columns):
         raise DataError(f"columns= maps two columns to one name ({dict(columns)}); map each to its own name")
+
+
+def _parsed_roles(roles: Sequence[str], count: int) -> list[tuple[str, ...]]:
+    given = several("roles", roles, text_of)
+    if len(given) != count:
+        raise DataError(f"roles= has {len(given)} entries for {count} sources; give one per source, '' for none")
+    parsed = [tuple(filter(None, one.split("/"))) for one in given]
+    for one, words in zip(given, parsed, strict=True):
+        if not {*words} <= {*ROLES}:
+            raise DataError(f"roles= has {shown(one)}; write {', '.join(ROLES)}, or one per column: query/document")
+    return parsed
 
 
 def _check_weights(weights: Sequence[float], count: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import operator
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,13 +24,14 @@ from demitasse.errors import DataError
 _SOURCE_STREAM, _GROUP_STREAM = 0x5EED_0001, 0x5EED_0002
 _MAX_WAITING = 2  # turns of one row that may wait
 
+Key = Callable[[Any], Hashable]  # of a text, or of its number
 _Turn = tuple[int, int]  # pass, row of the source: each is used once
 _Waiting = tuple[int, int, int]  # order of arrival, pass, row
 
 
 @dataclass(frozen=True)
 class TextBatch:
-    """Examples of one source, column by column."""
+    """Examples of one source, column by column; of numbered data, `columns` has the numbers of the texts."""
 
     columns: tuple[tuple[str, ...], ...]  # anchors, positives, and negatives if there are any
     scores: tuple[float, ...] | None
@@ -41,10 +42,10 @@ class TextBatch:
 class Sampler:
     """Endless batches of `batch` examples; the same data, batch and seed always give the same ones.
 
-    Each batch comes from one source, chosen at random by weight; with `paired_only` never from plain texts. A source
-    without `batch` examples that share no text gives smaller batches. Every row has one turn in each pass over its
-    source. If a text is in more rows than a pass has batches, not all of them can have theirs: a row with two turns
-    waiting does not get a third.
+    Each batch comes from one source, chosen at random by weight; with `paired_only` never from plain texts. `batch` may
+    be a list, with a size for each source. A source without as many examples that share no text gives smaller batches;
+    `key` says which texts count as the same. Every row has one turn in each pass over its source. If a text is in more
+    rows than a pass has batches, not all of them can have theirs: a row with two turns waiting does not get a third.
 
     >>> from demitasse.data.pairs import read_pairs
     >>> data = read_pairs([("a cup", "a mug"), ("a bean", "a seed"), ("A cup", "a bowl")])
@@ -53,22 +54,39 @@ class Sampler:
     [[2, 1], [0, 1], [2, 1]]
     """
 
-    def __init__(self, data: Pairs, batch: int, seed: int, *, paired_only: bool = False) -> None:
-        if batch < 2:
-            raise DataError(f"batch={batch} was given; a batch needs at least 2 rows to tell apart")
+    def __init__(
+        self,
+        data: Pairs,
+        batch: int | Sequence[int],
+        seed: int,
+        *,
+        paired_only: bool = False,
+        key: Key = text_key,
+    ) -> None:
+        sizes = [batch] * len(data.sources) if isinstance(batch, (int, np.integer)) else [*batch]
+        if len(sizes) != len(data.sources):
+            raise DataError(f"{len(sizes)} sizes of batches were given for {len(data.sources)} sources; give one each")
+        if min(sizes) < 2:
+            raise DataError(f"batch={min(sizes)} was given; a batch needs at least 2 rows to tell apart")
         if seed < 0:
             raise DataError(f"seed={seed} was given; a seed must be 0 or more")
         for source in data.sources:
             if len(source) < 2:
                 raise DataError(f"{source.name} has {len(source)} row; a source needs at least 2 to make a batch")
-        self._data, self._batch, self._seed = data, operator.index(batch), operator.index(seed)  # plain ints, for JSON
+        # Plain ints, for JSON; one where all are equal, as it always was.
+        sizes = [operator.index(size) for size in sizes]
+        self._batch: int | list[int] = sizes[0] if len({*sizes}) == 1 else sizes
+        self._data, self._seed = data, operator.index(seed)
         # A source of weight 0 is never chosen.
         self._cumulative = np.cumsum(
             [0 if paired_only and not source.paired else source.weight for source in data.sources]
         )
         # Rounding may make the random number equal the sum, which is past the last source that has a weight.
         self._last = int(np.searchsorted(self._cumulative, self._cumulative[-1]))
-        self._turns = [_Turns(source, batch, [seed, number]) for number, source in enumerate(data.sources)]
+        self._turns = [
+            _Turns(source, size, [self._seed, number], key)
+            for number, (source, size) in enumerate(zip(data.sources, sizes, strict=True))
+        ]
         self._batches = self._rows = 0
 
     @property
@@ -138,11 +156,11 @@ class Sampler:
 class _Turns:
     """The examples of one source in the order of their turns, batch by batch."""
 
-    def __init__(self, source: Source, batch: int, seeds: list[int]) -> None:
-        self._source, self._batch, self._seeds = source, batch, seeds
+    def __init__(self, source: Source, batch: int, seeds: list[int], key: Key) -> None:
+        self._source, self._batch, self._seeds, self._key = source, batch, seeds, key
         self._pass = self._position = 0
         self._full = batch  # the size of a full batch, reduced once a complete pass has shown that no more fit
-        self._waiting = _WaitingTurns(source)
+        self._waiting = _WaitingTurns(source, key)
         self._order: tuple[int, npt.NDArray[np.int64]] | None = None  # the permutation of a pass
 
     def batch(self) -> list[tuple[_Turn, Example]]:
@@ -158,9 +176,9 @@ class _Turns:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        waiting = _WaitingTurns(self._source)
+        waiting = _WaitingTurns(self._source, self._key)
         for number, row in state["waiting"]:
-            waiting.put((number, row), text_key(self._source[row].texts[0]))
+            waiting.put((number, row), self._key(self._source[row].texts[0]))
         self._pass, self._position, self._full = (int(state[name]) for name in ("pass", "position", "full"))
         self._waiting = waiting
 
@@ -175,7 +193,7 @@ class _Turns:
 
     def _without_shared_texts(self) -> list[tuple[_Turn, Example]]:
         """Examples that share no text: first those that wait, then those that follow."""
-        used: set[str] = set()
+        used: set[Any] = set()
         taken = self._waiting.take(used, self._full)
         complete = self._position == 0  # whether every row of the source has been tried, once the pass ends
         while len(taken) < self._full:
@@ -187,7 +205,7 @@ class _Turns:
                 complete = True
             turn = self._next_turn()
             example = self._source[turn[1]]
-            keys = _keys(example)
+            keys = _keys(example, self._key)
             shared = keys & used
             if shared:
                 self._waiting.put(turn, min(shared))
@@ -220,9 +238,9 @@ class _WaitingTurns:
     fits, so a batch looks at no more rows than there are such texts, even if one text is in half of all rows.
     """
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._by_text: dict[str, list[_Waiting]] = {}  # heaps
+    def __init__(self, source: Source, key: Key) -> None:
+        self._source, self._key = source, key
+        self._by_text: dict[Hashable, list[_Waiting]] = {}  # heaps, by the key of a text
         self._per_row: Counter[int] = Counter()
         self._arrivals = 0
 
@@ -230,17 +248,17 @@ class _WaitingTurns:
         """All that wait, in order of arrival."""
         return ((number, row) for _, number, row in sorted(turn for heap in self._by_text.values() for turn in heap))
 
-    def put(self, turn: _Turn, text: str) -> None:
+    def put(self, turn: _Turn, text: Hashable) -> None:
         """Let `turn` wait for a batch without `text`; if its row has enough turns waiting, it is lost."""
         if self._per_row[turn[1]] < _MAX_WAITING:
             self._per_row[turn[1]] += 1
             heapq.heappush(self._by_text.setdefault(text, []), (self._arrivals, *turn))
             self._arrivals += 1
 
-    def take(self, used: set[str], room: int) -> list[tuple[_Turn, Example]]:
+    def take(self, used: set[Any], room: int) -> list[tuple[_Turn, Example]]:
         """Up to `room` turns that share no text with each other; their texts are added to `used`."""
         taken: list[tuple[_Turn, Example]] = []
-        first = [(heap[0], text) for text, heap in self._by_text.items()]
+        first: list[tuple[_Waiting, Any]] = [(heap[0], text) for text, heap in self._by_text.items()]
         heapq.heapify(first)
         while first and len(taken) < room:
             waiting, text = heapq.heappop(first)
@@ -248,7 +266,7 @@ class _WaitingTurns:
                 continue
             self._remove(text)
             example = self._source[waiting[2]]
-            keys = _keys(example)
+            keys = _keys(example, self._key)
             shared = keys & used
             if shared:  # it goes on waiting, for that one, and the next one filed under this text is tried
                 heapq.heappush(self._by_text.setdefault(min(shared), []), waiting)
@@ -260,13 +278,13 @@ class _WaitingTurns:
                 self._per_row[waiting[2]] -= 1
         return taken
 
-    def _remove(self, text: str) -> None:
+    def _remove(self, text: Hashable) -> None:
         """Drop the first turn filed under `text`."""
         heapq.heappop(self._by_text[text])
         if not self._by_text[text]:
             del self._by_text[text]
 
 
-def _keys(example: Example) -> set[str]:
+def _keys(example: Example, key: Key) -> set[Any]:
     # All texts of a group, not only the two that are used: the others mean the same.
-    return {text_key(text) for text in example.texts}
+    return {key(text) for text in example.texts}

@@ -42,9 +42,9 @@ def read_texts(path: Path) -> Iterator[str]:
 
 
 def read_text_rows(
-    path: Path, column: str | None = None, keep: Sequence[str] = (), *, option: str | None = "--column"
+    path: Path, column: str | None = None, keep: Sequence[str] | None = (), *, option: str | None = "--column"
 ) -> TextRows:
-    """The texts of a file, with the values of the columns `keep`; mistakes in the names are refused at once.
+    """The texts of a file, with the values of the columns `keep` (`None`: all); wrong names are refused at once.
 
     The texts are the lines of the file, or if it is .jsonl, .json, .csv, .tsv (each also .gz) or .parquet, one of its
     columns: `column`, else `text`, else the only one that holds strings. `option` is how the user names a column.
@@ -58,12 +58,13 @@ def read_text_rows(
     if suffix == ".parquet":
         types = parquet_types(path, str(path))
         columns: dict[str, list[Any]] = {name: ["" if holds_strings(kind) else 0] for name, kind in types.items()}
-        chosen = _chosen(path, columns, column, keep, option)
+        chosen = _chosen(path, columns, column, keep or (), option)
+        keep = [name for name in types if name != chosen] if keep is None else keep
         found = records(path, str(path), [*dict.fromkeys((chosen, *keep))])
         return TextRows(_text_rows(path, found, chosen, keep), chosen, {name: types[name] for name in keep})
     found = records(path, str(path))
     first = list(islice(found, _LOOKED_AT))
-    chosen = _chosen(path, _columns(row for _, row in first), column, keep, option) if first else column or TEXT
+    chosen = _chosen(path, _columns(row for _, row in first), column, keep or (), option) if first else column or TEXT
     return TextRows(_text_rows(path, chain(first, found), chosen, keep), chosen)
 
 
@@ -89,14 +90,15 @@ def _chosen(
         raise DataError(f"{path}: {problem}") from None
 
 
-def _text_rows(path: Path, found: Iterator[Record], column: str, keep: Sequence[str]) -> Iterator[TextRow]:
+def _text_rows(path: Path, found: Iterator[Record], column: str, keep: Sequence[str] | None) -> Iterator[TextRow]:
     for location, row in found:
         try:
             named = _named(row)
             text = _text(named, column)
         except BadRowError as bad:
             raise DataError(f"{path} {location}: {bad}; {bad.cure or 'fix the row or leave it out'}") from None
-        yield TextRow(text, {name: named.get(name) for name in keep})
+        kept = [name for name in named if name != column] if keep is None else keep
+        yield TextRow(text, {name: named.get(name) for name in kept})
 
 
 def _named(row: Any) -> Mapping[str, Any]:

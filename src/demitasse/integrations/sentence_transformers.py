@@ -38,7 +38,7 @@ from demitasse.objectives.protocol import Objective, Step
 from demitasse.objectives.published import Espresso, EspressoReleased, Matryoshka, Starbucks
 from demitasse.torch_model.backbone import Backbone, find_backbone
 
-_FIND_THE_POSITIVE = InfoNCE()
+FIND_THE_POSITIVE = InfoNCE()
 
 _MATRYOSHKA = """
 @inproceedings{kusupati2022matryoshka,
@@ -79,7 +79,7 @@ _STARBUCKS = """
 
 
 class ElasticLoss(nn.Module):
-    """Any objective except `Elastic`, with any pair loss, as a loss of sentence-transformers.
+    """Any objective except `Elastic` and `Aligned`, with any pair loss, as a loss of sentence-transformers.
 
     Each column of a batch is encoded once; every depth is read in that one pass and goes through the model's own
     modules (Pooling, Dense, Normalize). Random numbers come from the `random` module, so the trainer's seed sets them.
@@ -95,11 +95,15 @@ class ElasticLoss(nn.Module):
     >>> loss(columns).backward()
     """
 
-    def __init__(self, model: SentenceTransformer, objective: Objective, loss: PairLoss = _FIND_THE_POSITIVE) -> None:
+    least_columns = 2  # of texts in a batch
+    has_teachers = False
+
+    def __init__(self, model: SentenceTransformer, objective: Objective, loss: PairLoss = FIND_THE_POSITIVE) -> None:
         super().__init__()
-        if getattr(objective, "needs_teacher", False):  # objectives written by users may lack it
+        if getattr(objective, "needs_teacher", False) and not self.has_teachers:  # those written by users may lack it
             name = type(objective).__name__
-            raise DataError(f"{name} needs a teacher's vectors, which this trainer does not make; use demitasse.train")
+            use = "AlignedLoss (demitasse.integrations.aligned_loss)" if name == "Aligned" else "demitasse.train"
+            raise DataError(f"{name} needs a teacher's vectors, which ElasticLoss does not have; use {use}")
         if hasattr(loss, "model"):
             raise DataError(
                 f"loss must be a pair loss of demitasse, not {type(loss).__name__}; use InfoNCE(), CoSENT() or AnglE()"
@@ -115,7 +119,7 @@ class ElasticLoss(nn.Module):
         backbone = self._get_backbone()
         depths = [backbone.depth] if self.objective.last_only else list(range(backbone.depth + 1))
         columns = [self._states(backbone, features, depths) for features in sentence_features]
-        if len(columns) < 2:
+        if len(columns) < self.least_columns:
             raise DataError("one column of texts has nothing to be compared with; give two or more columns")
         embeddings = [torch.stack([column[depth] for column in columns]) for depth in depths]
         scores = self._scores(labels, embeddings[0])
@@ -125,7 +129,12 @@ class ElasticLoss(nn.Module):
 
         # Nothing may be remembered from evaluation data.
         memory = self._memory if self.model.training else dict(self._memory)
-        return self.objective(embeddings, pair_loss, Step(random=cast(Random, random), memory=memory))
+        step = Step(random=cast(Random, random), memory=memory)
+        return self.objective(embeddings, pair_loss, self._informed(step, labels, len(columns)))
+
+    def _informed(self, step: Step, labels: Tensor | None, columns: int) -> Step:
+        """`step` with what the labels of a batch say about its texts, for an objective that has teachers."""
+        return step
 
     def get_config_dict(self) -> dict[str, Any]:
         """What the model card shows about this loss."""
@@ -149,7 +158,7 @@ class ElasticLoss(nn.Module):
 
     def _get_backbone(self) -> Backbone:
         if self._backbone is None:
-            transformer = getattr(_unwrapped(self.model)[0], "auto_model", None)
+            transformer = getattr(unwrapped(self.model)[0], "auto_model", None)
             if transformer is None:
                 raise BackboneError("the first module of this model is not a transformer, so it cannot be cut")
             self._backbone = _find_keeping_modes(transformer)
@@ -162,7 +171,7 @@ class ElasticLoss(nn.Module):
 
     def _states(self, backbone: Backbone, features: Mapping[str, Any], depths: Sequence[int]) -> dict[int, Tensor]:
         """The embeddings (B, D) of one column at each of `depths`, from one pass through the model."""
-        _, *later = _unwrapped(self.model).children()
+        later = self._modules_after(unwrapped(self.model))
 
         def pool(hidden: Tensor) -> Tensor:
             outputs: dict[str, Any] = {**features, "token_embeddings": hidden}
@@ -172,6 +181,10 @@ class ElasticLoss(nn.Module):
 
         wrapped = _WrappedTransformer(backbone.model, _callable(self.model))
         return replace(backbone, model=cast(Any, wrapped)).states(features, depths, pool)
+
+    def _modules_after(self, model: SentenceTransformer) -> list[nn.Module]:
+        """The modules that make an embedding of token states."""
+        return [*model.children()][1:]
 
 
 class _WrappedTransformer:
@@ -188,7 +201,7 @@ class _WrappedTransformer:
     __call__ = forward
 
 
-def _unwrapped(model: nn.Module) -> SentenceTransformer:
+def unwrapped(model: nn.Module) -> SentenceTransformer:
     """The model itself, without the wrappers of DDP and torch.compile."""
     while not isinstance(model, SentenceTransformer):
         inner = getattr(model, "_orig_mod", None) or getattr(model, "module", None)

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from demitasse.cut import Cut
 from demitasse.errors import DataError, shown
+from demitasse.objectives.aligned import Aligned
 from demitasse.objectives.compression import Principal, Published
 from demitasse.objectives.elastic import Elastic
 from demitasse.objectives.pair_losses import AnglE, CoSENT, InfoNCE, PairLoss
@@ -25,6 +26,7 @@ from demitasse.objectives.published import (
 
 OBJECTIVES: dict[str, Any] = {
     "elastic": Elastic(),
+    "aligned": Aligned(),
     "matryoshka": Matryoshka(),
     "2dmse": TwoDMSE(),
     "espresso": Espresso(),
@@ -94,19 +96,24 @@ def _value(text: str, kind: str) -> Any:
         return None
     if kind.startswith("tuple["):
         parse = _KINDS[_item(kind)][0]
-        return tuple(parse(part) for part in text.split("/"))
+        return tuple(parse(part) for part in text.split(_separator(kind)))
     return _KINDS[kind][0](text)
 
 
 def _expected(kind: str) -> str:
     """What to write for a field whose type annotation is `kind`."""
     kind, optional, _ = kind.partition(" | None")
-    several = ", or several separated by /" if kind.startswith("tuple[") else ""
+    several = f", or several separated by {_separator(kind)}" if kind.startswith("tuple[") else ""
     return f"write {_KINDS[_item(kind)][1]}{several}{', or none' if optional else ''}"
 
 
 def _item(kind: str) -> str:
     return kind.removeprefix("tuple[").removesuffix(", ...]")
+
+
+def _separator(kind: str) -> str:
+    """What stands between several values; strings may be paths."""
+    return "+" if _item(kind) == "str" else "/"
 
 
 def _flag(text: str) -> bool:

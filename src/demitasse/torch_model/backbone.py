@@ -77,9 +77,10 @@ class Backbone:
         tail = [self.model.get_submodule(name) for name in self.tail_names]
 
         def tap(depth: int) -> Callable[..., None]:
-            def record(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-                # Cuts share layers, so another thread may be running this same layer for another cut.
-                if threading.get_ident() != caller:
+            def record(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+                # Cuts share layers, so another thread may be running this same layer for another cut; while the hook
+                # is being registered or removed, torch may call it there without `kwargs`.
+                if threading.get_ident() != caller or kwargs is None:
                     return
                 hidden = layer_input(args, kwargs)
                 for after in tail:

@@ -6,6 +6,7 @@ The host only says which texts go together: it packs, the device pads.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -15,15 +16,45 @@ from torch import Tensor
 from demitasse.encoding.packed_tokens import PackedTokens
 
 
-class DeviceTokens:
-    """`packed` on `device`, in batches of text indices, each with its longest text first."""
+@dataclass(frozen=True, eq=False)
+class ChosenTexts:
+    """Some of the texts whose token ids lie on a device, and their lengths on both sides."""
 
-    def __init__(self, packed: PackedTokens, batches: Sequence[Sequence[int]], device: torch.device) -> None:
-        order = np.fromiter((index for batch in batches for index in batch), np.int64, len(packed))
+    ids: Tensor  # of all texts, one after another
+    starts: Tensor  # (M,) of the chosen ones
+    lengths: Tensor  # (M,)
+    known_lengths: npt.NDArray[np.int64]  # (M,), on the host
+
+    @classmethod
+    def of(cls, packed: PackedTokens, device: torch.device) -> ChosenTexts:
+        """All texts of `packed`, brought to `device`."""
+        starts, lengths = to_device(np.stack([packed.starts, packed.lengths]), device)
+        return cls(to_device(packed.ids, device), starts, lengths, packed.lengths)
+
+    def __len__(self) -> int:
+        return len(self.known_lengths)
+
+    @property
+    def device(self) -> torch.device:
+        """Where they are."""
+        return self.ids.device
+
+
+class DeviceTokens:
+    """`texts` in batches of text indices, each with its longest text first."""
+
+    def __init__(
+        self, texts: PackedTokens | ChosenTexts, batches: Sequence[Sequence[int]], device: torch.device
+    ) -> None:
+        order = np.fromiter((index for batch in batches for index in batch), np.int64, len(texts))
         self._ends = np.cumsum([0, *map(len, batches)]).tolist()
-        self._lengths = packed.lengths[order]
-        self._ids = _to_device(packed.ids, device)
-        self._texts = _to_device(np.stack([packed.starts[order], self._lengths, order]), device)
+        if isinstance(texts, ChosenTexts):
+            self._ids, self._lengths = texts.ids, texts.known_lengths[order]
+            chosen = to_device(order, device)
+            self._texts = torch.stack([texts.starts[chosen], texts.lengths[chosen], chosen])
+        else:
+            self._ids, self._lengths = to_device(texts.ids, device), texts.lengths[order]
+            self._texts = to_device(np.stack([texts.starts[order], self._lengths, order]), device)
 
     def __len__(self) -> int:
         """How many batches there are."""
@@ -48,7 +79,8 @@ class DeviceTokens:
         return ids.masked_fill_(~mask, fill), mask.long(), bool((self._lengths[inside] < longest).any())
 
 
-def _to_device(values: npt.NDArray[np.integer], device: torch.device) -> Tensor:
+def to_device(values: npt.NDArray[np.integer], device: torch.device) -> Tensor:
+    """`values` on `device`; to a GPU, they may still be on their way."""
     tensor = torch.from_numpy(values)
     # From pinned memory, which the GPU copies while this thread goes on.
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

@@ -6,9 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tokenizers import Tokenizer
+
 from demitasse.encoding.packed_tokens import PackedTokens
 from demitasse.encoding.reader import BatchTokenizer, fastest_tokenizer
 from demitasse.encoding.tokenizer_errors import check_ids, told
+from demitasse.encoding.word_cache import tokenizes_words
 from demitasse.errors import FolderError
 
 if TYPE_CHECKING:
@@ -47,6 +50,8 @@ def batch_tokenizer(tokenizer: PreTrainedTokenizerBase, max_tokens: int) -> Batc
     if backend is None:
         return _PythonTokenizer(tokenizer, max_tokens)
     with told("the model's tokenizer cannot be used"):
+        if tokenizes_words(backend):  # the cache sets limits of its own, and `tokenizer` is saved with its own
+            backend = Tokenizer.from_str(backend.to_str())
         return fastest_tokenizer(backend, max_tokens, tokenizer.truncation_side)
 
 
@@ -77,6 +82,13 @@ class _PythonTokenizer:
     def prompt_length(self, prompt: str) -> int:
         ids = self.tokenize([prompt]).ids_of(0)
         return len(ids) - (ids[-1] in self.tokenizer.all_special_ids if ids else 0)
+
+    @property
+    def vocabulary_size(self) -> int:
+        return len(self.tokenizer)
+
+    def vocabulary(self) -> dict[str, int]:
+        return dict(self.tokenizer.get_vocab())
 
     def limited(self, max_tokens: int) -> _PythonTokenizer:
         return replace(self, max_tokens=max_tokens)

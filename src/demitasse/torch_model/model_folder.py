@@ -5,7 +5,8 @@ A demitasse folder is a sentence-transformers folder plus two files:
     config.json, model.safetensors, tokenizer.json, …   the transformer, cut to its layers
     modules.json, 1_Pooling/, 2_Dense/, …               what sentence-transformers applies, cut to its dims
     exits.safetensors                                   `K.weight` and `K.bias` of the exit at depth K; `head.I.weight`
-                                                        and `head.I.bias` of the steps other depths use
+                                                        and `head.I.bias` of the steps other depths use;
+                                                        `space.weight` and `space.bias` of the map from its teachers
     demitasse.json                                      what the folder is (see encoding/manifest.py)
 """
 
@@ -26,6 +27,8 @@ from demitasse.encoding.exits import Exit
 from demitasse.encoding.listed_files import ListedFiles
 from demitasse.encoding.manifest import MANIFEST, Manifest, own_files
 from demitasse.encoding.reader import Reader
+from demitasse.encoding.teacher_space import space_of
+from demitasse.encoding.vectors import Vectors
 from demitasse.errors import FolderError
 from demitasse.host.atomic import new_folder
 from demitasse.host.json_files import read_json, write_json
@@ -138,6 +141,8 @@ def _exit_tensors(encoder: TorchEncoder) -> dict[str, Any]:
             tensors[f"head.{index}.weight"] = np.ascontiguousarray(step.weight.cpu().numpy())
             if step.bias is not None:
                 tensors[f"head.{index}.bias"] = np.ascontiguousarray(step.bias.cpu().numpy())
+    if encoder.teacher_space is not None:
+        tensors["space.weight"], tensors["space.bias"] = encoder.teacher_space.weight, encoder.teacher_space.bias
     return tensors
 
 
@@ -168,6 +173,8 @@ def _elastic(manifest: Manifest, plain: TorchEncoder) -> TorchEncoder:
             else Dense(tensors[f"head.{index}.weight"], tensors.get(f"head.{index}.bias"), activation)
             for index, activation in enumerate(manifest.head)
         )
+        taught = manifest.teachers
+        space = space_of(taught, *_space_parts(tensors), folder / _EXITS) if taught else None
     except KeyError as problem:
         raise FolderError(
             f"{folder / MANIFEST} and {_EXITS} do not agree ({problem!r}); save the model again"
@@ -177,7 +184,13 @@ def _elastic(manifest: Manifest, plain: TorchEncoder) -> TorchEncoder:
             f"{folder / MANIFEST} says {full.layers} layers and config.json {plain.full.layers}; save the model again"
         )
     head = on_device(head, plain.device)
-    return TorchEncoder(plain.backbone, plain.reader, plain.pooling, full.dims, head, exits, manifest.record)
+    return TorchEncoder(
+        plain.backbone, plain.reader, plain.pooling, full.dims, head, exits, manifest.record, teacher_space=space
+    )
+
+
+def _space_parts(tensors: dict[str, torch.Tensor]) -> tuple[Vectors, Vectors]:
+    return tensors["space.weight"].numpy(), tensors["space.bias"].numpy()
 
 
 def _check_widths(folder: Path, encoder: TorchEncoder) -> None:

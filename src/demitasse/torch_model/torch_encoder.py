@@ -11,6 +11,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -21,29 +23,31 @@ from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.exits import Exit, narrow
 from demitasse.encoding.fingerprints import fingerprint, reading
 from demitasse.encoding.finite import finite
+from demitasse.encoding.mixed_depths import MixedTexts, fronts
 from demitasse.encoding.packed_tokens import PackedTokens
 from demitasse.encoding.pooling import Pooling
 from demitasse.encoding.reader import Reader
+from demitasse.encoding.spaces import Space, space_of
+from demitasse.encoding.teacher_space import TeacherSpace
 from demitasse.encoding.text_checks import checked, text_series
 from demitasse.encoding.token_tally import TokenTally
 from demitasse.encoding.vectors import Vectors
-from demitasse.encoding.word_cache import WordCache
-from demitasse.encoding.word_processes import WordProcesses
+from demitasse.encoding.word_processes import helped
 from demitasse.errors import FolderError
-from demitasse.host.machine import cores
 from demitasse.torch_model.backbone import Backbone
 from demitasse.torch_model.cuda_streams import Lanes, Launched, to_host
-from demitasse.torch_model.device_tokens import DeviceTokens
+from demitasse.torch_model.device_tokens import DeviceTokens, to_device
 from demitasse.torch_model.devices import short_name
 from demitasse.torch_model.forks import mind_fork
 from demitasse.torch_model.hf_weights import architecture_facts
+from demitasse.torch_model.mixed_states import LayerAxes, layer_axes, mixed_states
+from demitasse.torch_model.model_space import depth_fingerprints
 from demitasse.torch_model.readout import Dense, Readout, embed, exit_readout, unit_length
-from demitasse.torch_model.torch_pooling import pool
+from demitasse.torch_model.torch_pooling import pool, pool_over, without_prompt
 
 WINDOWS_ALONE = 2  # windows of text that are tokenized before other processes are started to help
 _PARTS = ("weight", "bias")
 _WHOLE_AGAIN = "copy or save the model again, or train it again with lower rates"
-MAX_PROCESSES = 8  # and at most half as many as there are cores
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,6 +62,7 @@ class TorchEncoder(Encoder):
     exits: Mapping[int, Exit] = field(default_factory=dict)
     record: Mapping[str, Any] = field(default_factory=dict)
     folder: Path | None = None
+    teacher_space: TeacherSpace | None = None
 
     @property
     def full(self) -> Cut:
@@ -98,12 +103,22 @@ class TorchEncoder(Encoder):
     @cached_property
     def fingerprint(self) -> str:
         """Names everything that makes the vectors."""
+        steps = [getattr(step, "activation", "normalize") for step in self.head]
+        facts = [self.precision, str(self.full), repr(self.pooling), steps, self._reading]
+        return fingerprint([*facts, architecture_facts(self.backbone.model)], self._weights())
+
+    @cached_property
+    def space(self) -> Space:
+        """What its vectors have in common with those of all cuts of this model."""
+        named = self._head_weights()
+        depths = depth_fingerprints(self.backbone, repr(self.pooling), self.head, named, self.exits)
+        return space_of(depths, self._reading)
+
+    @property
+    def _reading(self) -> dict[str, Any]:
         source = self.reader.source
         backend = getattr(source, "backend_tokenizer", None)
-        tokenizer = json.dumps(source.get_vocab()) if backend is None else backend.to_str()
-        steps = [getattr(step, "activation", "normalize") for step in self.head]
-        facts = [self.precision, str(self.full), repr(self.pooling), steps, reading(self.reader, tokenizer)]
-        return fingerprint([*facts, architecture_facts(self.backbone.model)], self._weights())
+        return reading(self.reader, json.dumps(source.get_vocab()) if backend is None else backend.to_str())
 
     def check_weights(self) -> None:
         """Refuse weights with NaN in them: all that is computed from them is, and seldom says why."""
@@ -127,16 +142,15 @@ class TorchEncoder(Encoder):
         parts = [(index, part, getattr(step, part, None)) for index, step in enumerate(self.head) for part in _PARTS]
         return [(f"head {index} {part}", tensor) for index, part, tensor in parts if tensor is not None]
 
-    def _finite(self, vectors: dict[Cut, Vectors]) -> dict[Cut, Vectors]:
-        return finite(vectors, f"{self.name} in {self.precision}", self._why_not_finite)
-
-    def _why_not_finite(self) -> str:
+    def _why_not_finite(self) -> tuple[str, str]:
         unsound = self._unsound_weight()
         if unsound is not None:
-            return f"since {unsound} has NaN or infinite numbers; {_WHOLE_AGAIN}"
-        if self.precision in ("fp16", "bf16"):
-            return "where a state is too large for that number format; choose another precision, or fewer layers"
-        return f"since its weights are too large; {_WHOLE_AGAIN}"
+            cause = f"since {unsound} has NaN or infinite numbers; {_WHOLE_AGAIN}"
+        elif self.precision in ("fp16", "bf16"):
+            cause = "where a state is too large for that number format; choose another precision, or fewer layers"
+        else:
+            cause = f"since its weights are too large; {_WHOLE_AGAIN}"
+        return f"{self.name} in {self.precision}", cause
 
     def _weights(self) -> Iterator[tuple[str, Any]]:
         """Every weight by name, one at a time: a large model is never in memory twice."""
@@ -193,7 +207,9 @@ class TorchEncoder(Encoder):
 
     def _cut_to(self, cut: Cut) -> TorchEncoder:
         backbone = self.backbone if cut.layers == self.full.layers else self.backbone.truncated(cut.layers)
-        return replace(self, backbone=backbone, dims=cut.dims, exits=narrow(self.exits.items(), cut.layers, cut.dims))
+        exits = narrow(self.exits.items(), cut.layers, cut.dims)
+        space = None if self.teacher_space is None else self.teacher_space.first(cut.dims)
+        return replace(self, backbone=backbone, dims=cut.dims, exits=exits, teacher_space=space)
 
     @cached_property
     def _exit_readouts(self) -> dict[int, Readout]:
@@ -218,9 +234,9 @@ class TorchEncoder(Encoder):
             launched.append(Launched(vectors, self.device))
             if len(launched) > ahead:
                 # Outside the block, whose mode the caller would otherwise be in.
-                yield self._finite(launched.popleft().fetched())
+                yield finite(launched.popleft().fetched(), self._why_not_finite)
         while launched:
-            yield self._finite(launched.popleft().fetched())
+            yield finite(launched.popleft().fetched(), self._why_not_finite)
 
     def _token_windows(self, texts: Iterable[str], prefix: str, ahead: int) -> Iterator[PackedTokens]:
         """The token ids of each window of `texts`, made in another thread `ahead` windows in advance."""
@@ -244,10 +260,7 @@ class TorchEncoder(Encoder):
     @cached_property
     def _busy_reader(self) -> Reader:
         """The reader, with other processes doing the tokenizing where there are cores to spare."""
-        processes = min(MAX_PROCESSES, cores() // 2)
-        if not isinstance(self.reader.tokenizer, WordCache) or processes < 1:
-            return self.reader
-        return replace(self.reader, tokenizer=WordProcesses(self.reader.tokenizer, processes))
+        return helped(self.reader)
 
     def _window_states(self, window: Sequence[str], depths: Sequence[int], prefix: str) -> dict[int, Tensor]:
         """The states of `window`, in its order."""
@@ -291,3 +304,46 @@ class TorchEncoder(Encoder):
             joined = {depth: torch.cat(states) for depth, states in parts.items()}
         positions = on_device.order.argsort()
         return {depth: states[positions] for depth, states in joined.items()}
+
+    def _embed_mixed(self, texts: MixedTexts) -> Vectors:
+        mind_fork(self.device)
+        self._check_ids(texts.packed)
+        order, widest = texts.order, max(cut.dims for cut in texts.cuts)
+        passes = [order]
+        if self._layer_axes is None:  # texts of different depths cannot share a pass
+            depths = np.array([texts.cuts[index].layers for index in order])
+            passes = [order[depths == depth] for depth in np.unique(depths)]
+        vectors = np.empty((len(order), widest), np.float32)
+        with torch.inference_mode():
+            # All passes are launched before the first is waited for.
+            launched = [self._embed_together(texts, chosen, widest) for chosen in passes]
+            for chosen, embedded in zip(passes, launched, strict=True):
+                vectors[chosen] = embedded.cpu().numpy()
+        deepest = max(texts.cuts)
+        return finite({deepest: vectors}, self._why_not_finite)[deepest]
+
+    @cached_property
+    def _layer_axes(self) -> LayerAxes | None:
+        return layer_axes(self.backbone)
+
+    def _embed_together(self, texts: MixedTexts, chosen: npt.NDArray[np.int64], widest: int) -> Tensor:
+        """The vectors of the `chosen` texts, deepest first, from one pass; 0 beyond their dims."""
+        cuts, lengths = [texts.cuts[index] for index in chosen], texts.packed.lengths[chosen]
+        batch = self.reader.padded(texts.packed, chosen)  # type: ignore[arg-type]
+        ids, mask = (to_device(part, self.device) for part in batch)
+        kept = mask
+        if texts.prompt_tokens.any():
+            kept = without_prompt(mask, to_device(texts.prompt_tokens[chosen][:, None], self.device))
+
+        def pooled(hidden: Tensor, rows: slice) -> Tensor:
+            tokens = hidden.shape[1]
+            return pool_over(self.pooling, hidden, kept[rows, :tokens], mask[rows, :tokens])
+
+        padded = bool((lengths < batch.ids.shape[1]).any())
+        inputs = {"input_ids": ids, "attention_mask": mask} if padded else {"input_ids": ids}
+        drawn = fronts([cut.layers for cut in cuts], lengths)
+        states = mixed_states(self.backbone, self._layer_axes or (), inputs, drawn, pooled)
+        embedded = torch.cat([embed(self.readout(depth), states[depth])[:, :widest] for depth in sorted(states)[::-1]])
+        dims = to_device(np.array([cut.dims for cut in cuts]), self.device)
+        beyond = torch.arange(widest, device=self.device) >= dims[:, None]
+        return unit_length(embedded.masked_fill(beyond, 0))

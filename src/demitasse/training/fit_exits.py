@@ -48,7 +48,7 @@ def fit_exits(
 
     The result's `record["cuts"]` has, for every depth and on held-out sentences: which share of the 10 nearest
     neighbours are those of the full embedding (`neighbours`, what a search sees), the correlation of similarities with
-    it, and the mean cosine to it, which `refine` lowers while searches get better.
+    it, and the mean cosine to it, both of which `refine` may lower while it raises the first.
 
     >>> fit_exits(encoder, sentences, order=False, refine=False)
     Encoder(3x32, BertModel, mean, exits at 0-2, cpu)
@@ -90,7 +90,7 @@ def fit_exits(
         "data": {"sentences": seen.count, "sha256": seen.digest},
         "cuts": _measured(exits, seen.held_out, held_targets),
     }
-    return replace(encoder, exits=exits, head=head, record=record)
+    return replace(encoder, exits=exits, head=head, record=record, teacher_space=None)
 
 
 def _measured(exits: dict[int, Exit], held_out: Sample, targets: Vectors) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ from demitasse.objectives.pair_losses import PairLoss
 from demitasse.objectives.protocol import Objective, Step
 from demitasse.training.batches import Prepared
 from demitasse.training.teacher_vectors import TeacherVectors
+from demitasse.training.text_bank import TextBank
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Teaching:
     loss: PairLoss
     teacher: TeacherVectors | None = None
     anchor: TeacherVectors | None = None
+    bank: TextBank | None = None  # has both, for data whose texts are numbers
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,12 @@ class Descent:
         """The objective of this process's `embeddings` (K, C, b, D) among those of all processes."""
         everybody = gathered(self.accelerator, embeddings.float())
         scores = prepared.whole.scores
-        step.teacher = self._vectors(self.teaching.teacher, prepared, everybody.device)
-        step.anchor = self._vectors(self.teaching.anchor, prepared, everybody.device)
+        if self.teaching.bank is not None:  # every process has all of it, so nothing is exchanged
+            bank = self.teaching.bank
+            step.teacher, step.anchor = bank.targets(bank.slots(prepared.whole.columns))
+        else:
+            step.teacher = self._vectors(self.teaching.teacher, prepared, everybody.device)
+            step.anchor = self._vectors(self.teaching.anchor, prepared, everybody.device)
         # An objective that uses random numbers (a randomised SVD, say) must use the same in every process.
         torch.manual_seed(step.random.getrandbits(48))
         labels = None if scores is None else torch.tensor(scores, device=everybody.device)

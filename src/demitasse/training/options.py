@@ -16,7 +16,7 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
     "linear": lambda done: 1 - done,
     "cosine": lambda done: (1 + math.cos(math.pi * done)) / 2,
 }
-_COUNTS = ("steps", "micro_batch", "lora", "dev_every", "patience")
+_COUNTS = ("steps", "batch_tokens", "micro_batch", "lora", "dev_every", "patience")
 OPTIMIZERS = ("adamw", "muon")
 MIXED_PRECISION = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}  # what accelerate calls each
 
@@ -32,6 +32,7 @@ class TrainOptions:
     steps: int | None = None  # optimizer steps; default: as many as `epochs` take
     epochs: float = 1.0
     batch: int = 128  # examples whose texts are one another's negatives, over all processes
+    batch_tokens: int | None = None  # and at most about so many tokens: sources of longer texts have smaller batches
     accumulate: int = 1  # batches per step: gradients are averaged, negatives are not shared
     micro_batch: int | None = None  # examples in memory at a time, for batches larger than memory (GradCache)
     rate: float = 2e-5
@@ -49,6 +50,7 @@ class TrainOptions:
     lora: int | None = None  # train adapters of this rank, merged at the end, instead of the whole backbone
     max_tokens: int | None = None  # truncate texts earlier than the model does
     prompts: tuple[str, ...] = ()  # of anchors, positives, negatives; the last one is repeated
+    vectors: str | None = None  # folder to keep teachers' vectors in, for other runs too; default: the run's own
     dev_every: int | None = None  # steps between dev scores; default: ten per run
     patience: int | None = None  # stop after this many dev scores in a row without a new best
     save_every: int = 500  # steps between checkpoints, at most

@@ -1,7 +1,7 @@
 """The stages that an objective is trained in.
 
-Most objectives take one. `Elastic` takes two, which read here from top to bottom: tune the last layer on pairs, then
-freeze the result as teacher and distil it into every depth and width.
+Most objectives take one; that of `Aligned` is in aligned_recipe.py. `Elastic` takes two, which read here from top to
+bottom: tune the last layer on pairs, then freeze the result as teacher and distil it into every depth and width.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from demitasse.data.pairs import Pairs
 from demitasse.data.sampler import TextBatch
 from demitasse.encoding.loading import load
 from demitasse.errors import DataError
+from demitasse.objectives.aligned import Aligned
 from demitasse.objectives.elastic import Elastic
 from demitasse.objectives.protocol import Objective
 from demitasse.objectives.published import Matryoshka
 from demitasse.torch_model.torch_encoder import TorchEncoder
+from demitasse.training.aligned_recipe import AlignedRecipe
 from demitasse.training.batches import shortened
 from demitasse.training.blending import blended
 from demitasse.training.fit_exits import LEAST_SENTENCES, fit_exits
@@ -48,6 +50,8 @@ class Recipe(Protocol):
 
 def recipe_for(objective: Objective) -> Recipe:
     """How `objective` is trained."""
+    if isinstance(objective, Aligned):
+        return AlignedRecipe(objective)
     return ElasticRecipe(objective) if isinstance(objective, Elastic) else OneStage(objective)
 
 
@@ -66,7 +70,8 @@ class OneStage:
         for source in data.sources:
             if not source.paired:
                 raise DataError(
-                    f"{source.name} holds plain texts, which only Elastic learns from; give pairs, or use Elastic"
+                    f"{source.name} holds plain texts, which only Elastic and Aligned learn from; give pairs, or use "
+                    "one of these"
                 )
 
     def train(self, run: Run, encoder: TorchEncoder) -> TorchEncoder:

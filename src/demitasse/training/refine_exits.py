@@ -26,16 +26,18 @@ ACROSS = 2.0  # weight of similarities to full-depth embeddings: keeps depths co
 ANCHOR = 5.0  # weight of the cosine to the text's own full-depth embedding
 
 
-def learn_order(embeddings: Vectors, seed: int, advance: Callable[[int], None]) -> Vectors:
+def learn_order(
+    embeddings: Vectors, seed: int, advance: Callable[[int], None], device: torch.device | str = "cpu"
+) -> Vectors:
     """A rotation (D, D), to be applied as embeddings @ rotation, after which prefixes keep most of the similarities."""
-    vectors = torch.from_numpy(embeddings)
+    vectors = torch.from_numpy(embeddings).to(device)
     dims = vectors.shape[1]
     widths = [width for width in (2**power for power in range(4, 20)) if width <= dims // 2] or [max(1, dims // 2)]
     # Any skew-symmetric S gives a rotation (I - S)(I + S)^-1 (Cayley), so plain gradient steps never leave them.
-    free = torch.zeros(dims, dims, requires_grad=True)
+    free = torch.zeros(dims, dims, device=device, requires_grad=True)
 
     def rotation() -> Tensor:
-        skew, one = free - free.T, torch.eye(dims)
+        skew, one = free - free.T, torch.eye(dims, device=device)
         turn: Tensor = torch.linalg.solve(one + skew, one - skew)
         return turn
 
@@ -46,7 +48,7 @@ def learn_order(embeddings: Vectors, seed: int, advance: Callable[[int], None]) 
         return torch.stack(parts).sum()
 
     _descend(loss, [free], len(vectors), (ORDER_STEPS, ORDER_BATCH, ORDER_RATE), seed, advance)
-    return rotation().detach().numpy()
+    return rotation().detach().cpu().numpy()
 
 
 def refine_exits(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from accelerate.state import AcceleratorState
 from accelerate.tracking import get_available_trackers
 from accelerate.utils import LoggerType
 
+from demitasse.data.columns import text_key
 from demitasse.data.pairs import Pairs, Source
 from demitasse.data.sampler import Sampler
 from demitasse.encoding.loading import load
@@ -27,10 +29,12 @@ from demitasse.host.progress import progress_bar
 from demitasse.objectives.protocol import Objective
 from demitasse.torch_model.torch_encoder import TorchEncoder
 from demitasse.training.gradients import Teaching
+from demitasse.training.numbered_texts import NumberedTexts
 from demitasse.training.options import MIXED_PRECISION, TrainOptions
 from demitasse.training.run_folder import CHECKPOINT, LAST, MODEL, LossLog, RunFolder, plain
 from demitasse.training.stage import Done, Goal, Stage
 
+LATE = 3  # steps that a GPU may be behind
 STOP_EVERY = 8  # steps after which several processes ask one another whether to stop
 
 
@@ -64,6 +68,8 @@ class Run:
     options: TrainOptions
     dev: DevSet | None
     checkpoint: dict[str, Any] | None  # to resume from
+    sizes: list[int]  # rows per batch, of each source
+    numbered: NumberedTexts | None = None  # the data with numbers in place of texts, for a recipe that wants it
     asked_to_stop: threading.Event = field(default_factory=threading.Event)
     clock: Callable[[], float] = time.monotonic
     saved_at: float = field(default_factory=time.monotonic)  # when the last checkpoint was saved, or the run began
@@ -78,6 +84,7 @@ class Run:
         out: Path,
         options: TrainOptions,
         dev: Pairs | None,
+        sizes: list[int],
         *,
         resume: bool,
         force: bool,
@@ -100,7 +107,7 @@ class Run:
         if options.trackers:
             accelerator.init_trackers(out.name, config={"objective": str(objective), "options": str(options)})
         checkpoint = folder.saved() if resume else None
-        return cls(accelerator, folder, data, objective, goals, options, dev_set, checkpoint)
+        return cls(accelerator, folder, data, objective, goals, options, dev_set, checkpoint, sizes)
 
     def resumes_after(self, goal: Goal) -> bool:
         """Whether the checkpoint is from a later stage, so that this one is done."""
@@ -110,7 +117,8 @@ class Run:
     def sampler(self, goal: Goal) -> Sampler:
         """Where a stage draws its batches from; every call starts over."""
         seed = self.options.seed + goal.number
-        return Sampler(self.data, self.options.batch, seed, paired_only=not goal.plain_texts)
+        data, key = (self.data, text_key) if self.numbered is None else (self.numbered.data, self.numbered.key)
+        return Sampler(data, self.sizes, seed, paired_only=not goal.plain_texts, key=key)
 
     def train(
         self,
@@ -128,21 +136,22 @@ class Run:
 
         begin = self._resume(stage)
         log = LossLog(self.folder, earlier, self._track)
-        late: list[Done] = []
+        late: deque[Done] = deque()
         label = f"stage {goal.number + 1} of {len(self.goals)}" if len(self.goals) > 1 else "training"
         show = None if self.accelerator.is_main_process else False
         with stage.steps(begin) as steps, progress_bar(label, goal.steps, show=show) as advance:
             advance(begin)
             for done in steps:
-                # Read one step later, when it has been computed: reading it now would keep the GPU waiting.
-                if late:
-                    self._log(log, late.pop(), earlier)
+                # Read some steps later, when it has been computed: reading it now would keep the GPU waiting.
+                if len(late) >= LATE:
+                    self._log(log, late.popleft(), earlier)
                 late.append(done)
                 advance(1, log.note)
                 asked = self._is_asked_to_stop(done.step)
                 stop = asked or self._is_out_of_patience(goal, earlier, done.step + 1, start, current)
                 if stop or self._is_time_to_save(done.step + 1) or done.step + 1 == goal.steps:
-                    self._log(log, late.pop(), earlier)
+                    while late:
+                        self._log(log, late.popleft(), earlier)
                     self._save(stage, goal, earlier, done)
                 if asked:
                     raise TrainingStopped(

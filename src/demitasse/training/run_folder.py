@@ -3,6 +3,8 @@
 run.json          every option, versions, hashes of the data, seed
 log.jsonl         a line for every few steps, and for every dev score
 checkpoint.pt     weights, optimizers and position in the data at the last save: what --resume continues from
+start/            the model before the first step, with exits into the space of its teachers (Aligned)
+teachers/         their vectors of this run's texts, if they are not kept elsewhere
 stage-1/          the model after the first of two stages, with exits: start and teacher of the second
 anchor-*.npy      the tuned model's vectors of this run's texts, which every depth stays close to
 teacher-*.npy     another teacher's vectors of them, if there is one
@@ -36,7 +38,10 @@ from demitasse.host.leftovers import sweep
 
 RUN, LOG, CHECKPOINT = "run.json", "log.jsonl", "checkpoint.pt"
 TUNED, MODEL, LAST = "stage-1", "model", "last"
-_OURS = re.compile(rf"{LOG}|{CHECKPOINT}|{TUNED}|{MODEL}|{LAST}|(anchor|teacher)-(texts|vectors)\.npy")
+START, TEACHERS = "start", "teachers"
+_OURS = re.compile(
+    rf"{LOG}|{CHECKPOINT}|{TUNED}|{START}|{TEACHERS}|{MODEL}|{LAST}|(anchor|teacher)-(texts|vectors)\.npy"
+)
 LOG_EVERY = 10  # steps to a line of the log
 _COMPARED = ("options", "objective", "data", "dev", "base")  # must be the same in a resumed run
 

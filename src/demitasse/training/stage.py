@@ -17,7 +17,7 @@ from torch import Tensor
 from demitasse.data.sampler import Sampler
 from demitasse.objectives.protocol import Objective, Step
 from demitasse.torch_model.torch_encoder import TorchEncoder
-from demitasse.training.batches import Loader, Prepared, Share, shortened
+from demitasse.training.batches import FromBank, Loader, Prepared, Share, Tokenizing, shortened
 from demitasse.training.gradients import Descent, Teaching, step_seeds
 from demitasse.training.lora import adapted, merged
 from demitasse.training.muon import Muon
@@ -38,6 +38,26 @@ class Goal:
     dropout: bool
     optimizer: str = "adamw"
     plain_texts: bool = False  # whether it learns from texts without a partner, too
+    matrix_rate: float | None = None  # of the layers' matrices; default: `rate`
+    embedding_rate: float | None = None  # of the token embeddings; default: `rate`
+
+
+class LateNumber:
+    """A number that a GPU may still be computing, on its way to the host; only reading it waits for that.
+
+    Reading it where it is would wait for everything that the GPU was given since.
+    """
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._copy = tensor.detach().to("cpu", non_blocking=tensor.is_cuda)
+        self._done = torch.cuda.Event() if tensor.is_cuda else None  # type: ignore[no-untyped-call]
+        if self._done is not None:
+            self._done.record(torch.cuda.current_stream(tensor.device))
+
+    def __float__(self) -> float:
+        if self._done is not None:
+            self._done.synchronize()
+        return float(self._copy)
 
 
 @dataclass(frozen=True)
@@ -46,7 +66,7 @@ class Done:
 
     step: int  # from 0
     batch: Prepared  # its last one
-    loss: Tensor  # still on the device: reading it waits for the GPU
+    loss: LateNumber
 
 
 class Stage:
@@ -69,14 +89,10 @@ class Stage:
         if options.lora:
             adapted(self._student, options.lora, options.seed)
         self._student.to(accelerator.device)
-        self._loader = Loader(
-            shortened(start.reader, options.max_tokens),
-            options.prompts,
-            options.micro_batch,
-            Share(accelerator.process_index, accelerator.num_processes),
-            pool_prompt=start.pooling.include_prompt,
-        )
-        groups = self._student.groups(goal.rate, options.embedding_rate or goal.rate, options.exit_rate, options.decay)
+        share = Share(accelerator.process_index, accelerator.num_processes)
+        self._loader = Loader(_read(start, options, teaching), options.micro_batch, share)
+        embedding_rate = options.embedding_rate or goal.embedding_rate or goal.rate
+        groups = self._student.groups(goal.rate, embedding_rate, options.exit_rate, options.decay, goal.matrix_rate)
         self._model, *self._optimizers = accelerator.prepare(
             self._student, *_optimizers(goal.optimizer, groups, fused=accelerator.device.type == "cuda")
         )
@@ -108,7 +124,7 @@ class Stage:
         for optimizer in self._optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        return Done(step, batch, torch.stack(losses).mean())
+        return Done(step, batch, LateNumber(torch.stack(losses).mean()))
 
     def encoder(self) -> TorchEncoder:
         """The encoder as it is now; it may share weights with the model in training."""
@@ -135,6 +151,13 @@ class Stage:
         self._memory = {name: tensor.to(self._accelerator.device) for name, tensor in state["memory"].items()}
         if self._accelerator.scaler is not None:
             self._accelerator.scaler.load_state_dict(state["scaler"])
+
+
+def _read(start: TorchEncoder, options: TrainOptions, teaching: Teaching) -> Tokenizing | FromBank:
+    if teaching.bank is not None:
+        return FromBank(teaching.bank)
+    reader = shortened(start.reader, options.max_tokens)
+    return Tokenizing(reader, options.prompts, pool_prompt=start.pooling.include_prompt)
 
 
 def _optimizers(name: str, groups: list[dict[str, Any]], *, fused: bool) -> list[torch.optim.Optimizer]:

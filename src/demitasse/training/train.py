@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from demitasse.arguments import flag, instance, path
@@ -14,10 +15,13 @@ from demitasse.encoding.checked_encoder import checked_encoder
 from demitasse.encoding.encoder import Encoder
 from demitasse.errors import DataError
 from demitasse.extras import LORA, need
+from demitasse.objectives.aligned import Aligned
 from demitasse.objectives.elastic import Elastic
 from demitasse.objectives.names import objective_of
 from demitasse.objectives.protocol import Objective
 from demitasse.torch_model.torch_encoder import TorchEncoder
+from demitasse.training.batch_sizes import batch_sizes, rows_per_batch
+from demitasse.training.batches import shortened
 from demitasse.training.options import TrainOptions, check_finite
 from demitasse.training.recipe import recipe_for
 from demitasse.training.run import Run
@@ -64,10 +68,14 @@ def train(  # noqa: PLR0913 - what, on what, how, where to, and what is seldom g
         need("lora", LORA)
     objective.cuts(encoder.full)  # a width that does not fit should not wait for the first step
     recipe = recipe_for(objective)
-    steps = options.steps or max(1, round(options.epochs * len(data) / options.batch / options.accumulate))
+    sizes = batch_sizes(data, shortened(encoder.reader, options.max_tokens), options)
+    rows = options.batch if options.batch_tokens is None else rows_per_batch(data, sizes)
+    steps = options.steps or max(1, round(options.epochs * len(data) / rows / options.accumulate))
     goals = recipe.goals(steps, options, on_gpu=encoder.device.type == "cuda")
     recipe.check(data, goals)
-    run = Run.begin(encoder, data, objective, goals, out, options, dev, resume=resume, force=force)
+    if not isinstance(objective, Aligned):
+        encoder = replace(encoder, teacher_space=None)  # training leads out of it
+    run = Run.begin(encoder, data, objective, goals, out, options, dev, sizes, resume=resume, force=force)
     with _set_by_signals(run.asked_to_stop):
         trained = recipe.train(run, encoder)
     return run.finish(trained)

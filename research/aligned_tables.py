@@ -1,0 +1,78 @@
+"""The tables of research/aligned in docs/log.md, from results/aligned-experiments.json."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+RESULT = Path(__file__).parent / "results" / "aligned-experiments.json"
+LABELS = {
+    "raw": "as released",
+    "base": "`base`: nomic 0.5, mpnet 0.3, MiniLM 0.2",
+    "nm": "`nm`: nomic 0.55, mpnet 0.45",
+    "short": "`short`: as `nm`, more and larger batches of short texts",
+    "rates": "`rates`: as `base`, Muon 1.2e-3, words 1e-3, the rest 4e-4",
+    "pairs": "`pairs`: as `base`, contrastive pairs with hard negatives",
+    "mini": "`mini`: nomic 0.4, mpnet 0.25, MiniLM 0.35",
+    "final": "`final`",
+}
+DEV = ("reqa-squad-dev", "medline", "nqswap", "bioasq", "climatefever", "questions", "quora-search")
+TEST = ("hotpotqa-500", "scifact")
+
+
+def runs() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(RESULT.read_text())["runs"]
+    return found
+
+
+def _sts(sts: dict[str, float]) -> str:
+    below = " / ".join(f"{sts[f'layers 1-5 x{width}']:.2f}" for width in (384, 128, 32))
+    return " | ".join([f"{sts['6x384']:.2f}", below, *(f"{sts[f'{depth}x384']:.2f}" for depth in (3, 1, 0))])
+
+
+def aligned_dev() -> list[str]:
+    """STS of the dev sets, and what a run took."""
+    lines = [
+        "| | steps | ms a step | last layer | layers 1-5 at 384 / 128 / 32 dims | 3 layers | 1 layer | 0 layers |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for run in runs():
+        took = f"{run['steps']:,} | {run['ms_a_step']:.1f}" if "steps" in run else " | "
+        lines.append(f"| {LABELS[run['run']]} | {took} | {_sts(run['dev']['sts'])} |")
+    return lines
+
+
+def aligned_searches() -> list[str]:
+    """The other dev sets: full size, and 3 layers with 128 dims."""
+    lines = ["| full size, 3x128 | " + " | ".join(DEV) + " |", "|---|" + "---|" * len(DEV)]
+    for run in runs():
+        cells = [f"{run['dev'][name]['6x384']:.3f}, {run['dev'][name]['3x128']:.3f}" for name in DEV]
+        lines.append(f"| `{run['run']}` | " + " | ".join(cells) + " |")
+    return lines
+
+
+def aligned_tests() -> list[str]:
+    """The tests, for the model as released and the last run alone."""
+    cuts = {"6x384": "full size", "3x128": "3x128", "q3x384": "query at 3 layers", "0x384": "0 layers"}
+    lines = [
+        "| | STS: last layer | layers 1-5 at 384 / 128 / 32 dims | 3 layers | 1 layer | 0 layers "
+        + "".join(f"| {name}: {', '.join(cuts.values())} " for name in TEST)
+        + "|",
+        "|---|" + "---|" * (5 + len(TEST)),
+    ]
+    for run in runs():
+        if "test" in run:
+            searches = [", ".join(f"{run['test'][name][cut]:.3f}" for cut in cuts) for name in TEST]
+            lines.append(f"| {LABELS[run['run']]} | {_sts(run['test']['sts'])} | {' | '.join(searches)} |")
+    return lines
+
+
+def aligned_teachers() -> list[str]:
+    """Teachers and mixtures of them, centred over all texts."""
+    sets = ("stsb-dev", "sick-trial", *DEV)
+    lines = ["| | " + " | ".join(sets) + " |", "|---|" + "---|" * len(sets)]
+    for row in json.loads(RESULT.read_text())["teachers"]:
+        if row["centre"] == "all":
+            lines.append(f"| `{row['teachers']}` | " + " | ".join(f"{row[name]:.3f}" for name in sets) + " |")
+    return lines
