@@ -230,5 +230,5 @@ def test_budgets_in_words() -> None:
     )
     assert str(Budget()) == "no limits"
     assert str(Budget(quality=1)) == "at least 100% of the full quality"
-    assert [Budget(**{cost: 1}).preferred for cost in COSTS] == ["quality"] * 4
+    assert [Budget(documents=1000, **{cost: 1}).preferred for cost in COSTS] == ["quality"] * 5
     assert Budget().preferred == Budget(quality=75).preferred == "latency"

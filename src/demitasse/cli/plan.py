@@ -52,6 +52,13 @@ def plan(  # noqa: PLR0913 - options of a command, each named when used
     vector_bytes: BytesOption = None,
     model_mb: SizeOption = None,
     min_quality: QualityOption = None,
+    documents: Annotated[int | None, typer.Option(help="Documents of an index, for --memory-gb.")] = None,
+    memory_gb: Annotated[
+        float | None, typer.Option("--memory-gb", help="Maximum size of the index of --documents, in gigabytes.")
+    ] = None,
+    recall: Annotated[
+        float, typer.Option(help="Recall that a search of the index is to have, for an estimate of its time.")
+    ] = 0.99,
     prefer: Annotated[
         str | None,
         typer.Option(
@@ -78,15 +85,20 @@ def plan(  # noqa: PLR0913 - options of a command, each named when used
         model_mb=model_mb,
         quality=parse_min_quality(min_quality),
         prefer=prefer,
+        documents=documents,
+        memory_gb=memory_gb,
     )
-    if budget == Budget():
+    if not 0 < recall <= 1:
+        raise DataError(f"--recall {recall:g} is not a share; write one above 0 and up to 1, such as 0.95")
+    if not budget.limits and prefer is None:
         raise DataError("no budget was given; say what you can afford, such as --latency-ms 5 or --min-quality 97%")
     if export is not None:
         check_model_folder(export, model, force=force)
     source = MeasureSource(model, tasks, data, texts, device)
     _check_names(precision, vectors)
     measured, encoder = _profile(profile, source, seconds)
-    among = measured.select(precisions=precision or (), vectors=vectors or ())
+    # An index holds int8 vectors.
+    among = measured.select(precisions=precision or (), vectors=vectors or (["int8"] if documents is not None else ()))
     try:
         best = measured.best(budget, among)
     except NothingFits as problem:
@@ -101,9 +113,13 @@ def plan(  # noqa: PLR0913 - options of a command, each named when used
         encoder = encoder or planned_model(measured, model, device)
         typer.echo(write_model(measured, encoder, best, export, force=force), err=True)
     if as_json:
-        typer.echo(json.dumps(_plain(measured, budget, rows, export), indent=2))
+        plain = _plain(measured, budget, rows, export) | _index(measured, best, documents, recall)
+        typer.echo(json.dumps(plain, indent=2))
     else:
-        _show(measured, budget, rows, tied, export)
+        from demitasse.display.profile_table import said_index, said_ties
+
+        notes = (*said_ties(tied, best), *said_index(measured, best, documents, recall))
+        _show(measured, budget, rows, notes, export)
 
 
 def _check_names(precisions: Sequence[str] | None, vectors: Sequence[str] | None) -> None:
@@ -149,11 +165,24 @@ def _plain(
     }
 
 
+def _index(profile: Profile, best: MeasuredCut, documents: int | None, recall: float) -> dict[str, Any]:
+    """What an index of so many documents costs, if any were named."""
+    if documents is None:
+        return {}
+    from demitasse.encoding.vectors import index_bytes
+    from demitasse.planning.index_cost import index_costs
+
+    cost = index_costs(profile).get(best.cut.dims)
+    search_ms = None if cost is None else round(cost.search_ms(documents, recall), 2)
+    gigabytes = documents * index_bytes(best.cut.dims) / 1e9
+    return {"index": {"documents": documents, "gigabytes": gigabytes, "recall": recall, "search_ms": search_ms}}
+
+
 def _show(
     profile: Profile,
     budget: Budget,
     rows: dict[str, MeasuredCut | None],
-    tied: Sequence[MeasuredCut],
+    notes: Sequence[str],
     export: Path | None,
 ) -> None:
     from rich.console import Console
@@ -162,7 +191,6 @@ def _show(
         near_limit,
         options_table,
         print_table,
-        said_ties,
         what_quality_is,
         where,
     )
@@ -173,8 +201,7 @@ def _show(
     console.print(f"{profile.model}: {best}", style="bold", highlight=False, markup=False)
     console.print(f"budget: {budget}", highlight=False, markup=False)
     print_table(options_table(profile, rows), console)
-    notes = (*near_limit(budget, best), *said_ties(tied, best))
-    for line in (what_quality_is(profile), f"measured: {where(profile)}", *notes):
+    for line in (what_quality_is(profile), f"measured: {where(profile)}", *near_limit(budget, best), *notes):
         console.print(line, style="dim", highlight=False, markup=False)
     console.print("\nto use it:", highlight=False)
     for line in (*commands(profile, best, export), python(profile, best, export)):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil, floor
 from typing import TYPE_CHECKING
 
-from demitasse.arguments import choice, number
+from demitasse.arguments import choice, number, whole
 from demitasse.errors import DataError
 
 if TYPE_CHECKING:
@@ -17,20 +17,31 @@ PREFER = ("quality", "latency", "vectors", "model")
 # What decides between cuts that tie on what is preferred. Quality comes last: anyone who wants more of it than the
 # minimum prefers it.
 ORDER = ("latency", "vectors", "model", "speed", "quality")
-COSTS = ("latency_ms", "texts_per_second", "vector_bytes", "model_mb")
+COSTS = ("latency_ms", "texts_per_second", "vector_bytes", "model_mb", "memory_gb")
 _LIMITED = {
     "latency_ms": "latency",
     "texts_per_second": "speed",
     "vector_bytes": "vectors",
     "model_mb": "model",
+    "memory_gb": "vectors",
     "quality": "latency",  # a minimum quality alone asks for the fastest cut that has it
 }
 _AT_LEAST = ("texts_per_second", "quality")
+
+
+def _index_gb(measured: MeasuredCut) -> float:
+    """The gigabytes of an index of a million documents."""
+    from demitasse.encoding.vectors import index_bytes  # here, since a command line needs no numpy to begin
+
+    return index_bytes(measured.cut.dims) / 1000
+
+
 _VALUE: Mapping[str, Callable[[MeasuredCut], float]] = {
     "latency_ms": lambda measured: measured.timing.p95_ms,
     "texts_per_second": lambda measured: measured.timing.texts_per_second,
     "vector_bytes": lambda measured: measured.vector_bytes,
     "model_mb": lambda measured: measured.model_mb,
+    "memory_gb": _index_gb,
     "quality": lambda measured: measured.quality,
 }
 _WORDS = {
@@ -38,6 +49,7 @@ _WORDS = {
     "texts_per_second": "at least {} texts/s",
     "vector_bytes": "at most {} bytes per vector",
     "model_mb": "a model of at most {} MB",
+    "memory_gb": "an index of at most {} GB",
     "quality": "a quality of at least {}",
 }
 
@@ -56,7 +68,8 @@ class Budget:
     """What a deployment can afford. Everything is optional.
 
     `latency_ms` is the maximum p95 latency of one text. `quality` is a minimum: up to 1 it is a share of the full
-    model's, above 1 it is points. `prefer` says what is best among the cuts that fit: the highest "quality", the lowest
+    model's, above 1 it is points. `memory_gb` is the maximum size of an index of `documents`, without their texts.
+    `prefer` says what is best among the cuts that fit: the highest "quality", the lowest
     "latency", the smallest "vectors" or "model". By default it is quality if any cost is limited, else latency.
 
     >>> budget = Budget(latency_ms=5, quality=0.97)
@@ -72,12 +85,20 @@ class Budget:
     model_mb: float | None = None
     quality: float | None = None
     prefer: str | None = None
+    documents: int | None = None
+    memory_gb: float | None = None
 
     def __post_init__(self) -> None:
         if self.prefer is not None:
             choice("prefer", self.prefer, PREFER)
         for name in self.limits:
             number(name, getattr(self, name), above=0)
+        if self.documents is not None:
+            whole("documents", self.documents, least=1)
+        elif self.memory_gb is not None:
+            raise DataError(
+                "memory_gb is for an index, whose size depends on how many documents it has; give documents"
+            )
         if self.quality is not None and self.quality > 100:
             raise DataError(
                 f"quality must be a share up to 1 or points up to 100, not {self.quality:g}; write 0.97 or 75"
@@ -107,8 +128,12 @@ class Budget:
 
     def excess(self, row: MeasuredCut, limit: str, full_quality: float) -> float:
         """How far `row` exceeds a limit, as a share of the limit; 0 if it does not."""
-        allowed, value = self.allowed(limit, full_quality), _VALUE[limit](row)
+        allowed, value = self.allowed(limit, full_quality), self.value(limit, row)
         return max(0.0, (allowed - value if limit in _AT_LEAST else value - allowed) / allowed)
+
+    def value(self, limit: str, row: MeasuredCut) -> float:
+        """What `row` has of what a limit limits."""
+        return _VALUE[limit](row) * ((self.documents or 0) / 1e6 if limit == "memory_gb" else 1)
 
     def broken(self, row: MeasuredCut, full_quality: float) -> tuple[str, ...]:
         """The limits that `row` exceeds."""
@@ -121,6 +146,7 @@ class Budget:
 
     def __str__(self) -> str:
         limits = ", ".join(self.describe(limit) for limit in self.limits) or "no limits"
+        limits += "" if self.documents is None else f", {self.documents:,} documents"
         return limits if self.prefer is None else f"{limits}, preferring {self.prefer}"
 
 
@@ -218,8 +244,8 @@ def _nothing_fits(budget: Budget, limits: tuple[str, ...], nearest: MeasuredCut,
 
 def _enough(budget: Budget, limit: str, nearest: MeasuredCut, full_quality: float) -> str:
     """A limit in words that `nearest` is within: rounded towards looser, so that it really fits."""
-    value = _VALUE[limit](nearest)
-    if limit in ("latency_ms", "model_mb"):
+    value = budget.value(limit, nearest)
+    if limit in ("latency_ms", "model_mb", "memory_gb"):
         rounded = ceil(100 * value) / 100
     elif limit == "quality":
         share = budget.quality is not None and budget.quality <= 1

@@ -22,6 +22,7 @@ from demitasse.errors import DataError
 from demitasse.evaluation.tasks import Task
 from demitasse.host.machine import machine, versions
 from demitasse.host.progress import progress_bar
+from demitasse.planning.index_cost import as_plain, time_index
 from demitasse.planning.precisions import all_precisions
 from demitasse.planning.profile import MeasuredCut, Profile, Timing
 from demitasse.planning.quality import AgreementJudge, Qualities, TaskJudge, quality_judge
@@ -156,6 +157,7 @@ def measure(
             "single_texts": rounds * len(work.singles),
             "seconds": round(time.perf_counter() - started, 1),
             "notes": list(precisions.notes),
+            "index": as_plain(time_index(cut.dims for cut in cuts)),
         },
     )
 

@@ -1,0 +1,1 @@
+"""An index of texts: build, add, delete, search."""

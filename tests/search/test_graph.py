@@ -1,0 +1,145 @@
+"""The graph of the extra `ann`: built and replaced whole, never trusted blindly, and never in the way."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from demitasse import Encoder, FolderError, Index, MissingExtra, Scan, load
+from demitasse.host.bundled import corpus
+from demitasse.search import compacting, graph, searching
+
+TEXTS = corpus()
+GRAPH = Scan("graph")
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Encoder:
+    return load().cut(0, 64)
+
+
+@pytest.fixture
+def index(encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Index:
+    monkeypatch.setattr(compacting, "LEAST", 100)
+    facts = [{"n": number} for number in range(200)]
+    return Index.build(encoder, TEXTS[:200], tmp_path / "index", metadata=facts, graph=True)
+
+
+def graph_file(index: Index) -> Path:
+    (path,) = (index.folder / "vectors").glob("*.usearch")
+    return path
+
+
+def test_it_finds_what_a_scan_finds(index: Index) -> None:
+    facts = index.info()["graph"]
+    assert facts["recall"] >= 0.99
+    assert facts["below"] == 201
+    for query in TEXTS[200:210]:
+        exact = index.search(query, k=5, scan=Scan("none"))
+        assert index.search(query, k=5, scan=GRAPH) == exact
+        assert index.search(query, k=5) == exact
+    assert index.verify() == {}
+
+
+def test_it_is_used_unless_there_is_a_filter(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[int] = []
+    near = graph.Graph.near
+
+    def counting(self: graph.Graph, queries: np.ndarray, *given: object) -> object:
+        used.append(len(queries))
+        return near(self, queries, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(graph.Graph, "near", counting)
+    index.search(TEXTS[200:203], k=5)
+    assert used == [3]
+    assert {hit.metadata["n"] for hit in index.search(TEXTS[0], k=99, where={"n": {"lt": 9}})} == {*range(9)}
+    index.search_vectors(np.ones((1, 48)), k=5)  # of fewer dims than the graph knows
+    index.search(TEXTS[200], k=5, scan=Scan("bits"))
+    assert used == [3]
+
+
+def test_what_was_added_and_deleted_since_counts(index: Index) -> None:
+    index.add(["The moons of Jupiter."], ids=["moons"])
+    index.add(["The rings of Saturn."], ids=["rings"])
+    assert index.search("the moons of Jupiter", k=1, scan=GRAPH)[0].id == "moons"
+    index.add([TEXTS[7] + " Really."], ids=["7"])
+    assert index.search(TEXTS[7], k=1, scan=GRAPH)[0].text == TEXTS[7] + " Really."
+    index.delete(["moons", "8"])
+    assert not {"moons", "8"} & {hit.id for hit in index.search("the moons of Jupiter", k=150, scan=GRAPH)}
+    index.delete([str(number) for number in range(150)])
+    left = {str(number) for number in range(150, 200)} | {"rings"}
+    assert {hit.id for hit in index.search("coffee", k=60, scan=GRAPH)} == left
+    assert index.verify() == {}
+
+
+def test_compaction_makes_it_again_or_removes_it(index: Index) -> None:
+    first = graph_file(index)
+    index.delete(["1"])
+    index.compact()
+    assert graph_file(index) != first
+    assert "1" not in {hit.id for hit in index.search(TEXTS[1], k=20, scan=GRAPH)}
+    assert index.verify() == {}
+    index.compact(graph=False)
+    assert index.info()["graph"] is None
+    assert not [*(index.folder / "vectors").glob("*.usearch")]
+    assert len(index.search("coffee", k=5)) == 5
+    index.compact(graph=True)
+    assert index.search(TEXTS[9], k=1, scan=GRAPH)[0].id == "9"
+
+
+def test_it_is_made_by_itself_for_many_texts(encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compacting, "FROM", 50)
+    assert Index.build(encoder, TEXTS[:49], tmp_path / "few").info()["graph"] is None
+    assert Index.build(encoder, TEXTS[:50], tmp_path / "many").info()["graph"] is not None
+    assert Index.build(encoder, TEXTS[:50], tmp_path / "without", graph=False).info()["graph"] is None
+
+
+def test_a_damaged_graph_is_never_followed(index: Index, encoder: Encoder) -> None:
+    path = graph_file(index)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+    again = Index.open(index.folder, encoder)
+    with pytest.raises(FolderError, match="is not the file that was written"):
+        again.search("coffee")
+    assert again.verify() == {
+        f"vectors/{path.name}": "is not the file that was written (its sha256 is not the one in the catalog)"
+    }
+    assert len(again.search("coffee", scan=Scan("bits"))) == 10
+    path.unlink()
+    assert list(again.verify()) == [f"vectors/{path.name}"]
+    again.compact()
+    assert again.verify() == {}
+    assert again.search(TEXTS[5], k=1, scan=GRAPH)[0].id == "5"
+
+
+def test_without_usearch_it_is_scanned_instead(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = index.search("coffee", k=5)
+    monkeypatch.setitem(sys.modules, "usearch", None)
+    assert index.search("coffee", k=5) == expected
+    with pytest.raises(MissingExtra, match=r"pip install 'demitasse\[ann\]'"):
+        index.search("coffee", scan=GRAPH)
+    with pytest.raises(MissingExtra, match="a graph of near neighbours needs usearch"):
+        index.compact(graph=True)
+    assert len(index.search("coffee", k=5)) == 5
+    assert searching.ANN.packages == ("usearch",)
+
+
+def test_a_save_that_fails_leaves_the_old_one(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    import usearch.index
+
+    before = graph_file(index).read_bytes()
+
+    def failing(self: object, path: str) -> None:
+        Path(path).write_bytes(before[:100])
+        raise RuntimeError("the disk fails")
+
+    monkeypatch.setattr(usearch.index.Index, "save", failing)
+    with pytest.raises(FolderError, match=r"cannot write .*\.usearch \(the disk fails\)"):
+        index.compact(graph=True)
+    monkeypatch.undo()
+    assert graph_file(index).read_bytes() == before
+    assert index.verify() == {}
