@@ -1,0 +1,264 @@
+"""Postgres with pgvector: `PgvectorTable`, texts in a table.
+
+    import psycopg
+    from demitasse.integrations.pgvector import PgvectorTable
+
+    table = PgvectorTable.open(psycopg.connect("dbname=shop"), "docs", dt.load())
+    table.add(["a ristretto", "a lungo"])
+    table.search("a small cup", k=1)
+
+The table has the columns id, text, metadata (jsonb) and embedding (vector); its comment says which model made the
+vectors. For many rows, make an index on it: `CREATE INDEX ON docs USING hnsw (embedding vector_cosine_ops)`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from demitasse.arguments import text, whole
+from demitasse.encoding.encoder import Encoder
+from demitasse.errors import DataError, reason
+from demitasse.extras import PGVECTOR, need
+from demitasse.integrations.encoders import Encoders
+from demitasse.integrations.stamps import KEY, Stamp, Store
+from demitasse.search.documents import NewDocument, new_documents, pieces
+from demitasse.search.filters import Where, check_where
+from demitasse.search.hits import Hit
+
+try:
+    import psycopg
+    from pgvector.psycopg import register_vector, register_vector_async
+    from psycopg import sql
+except ImportError:
+    need(__name__, PGVECTOR)
+    raise
+
+_PIECE = 1024  # rows that are sent together
+_LOCK = "SELECT pg_advisory_xact_lock(hashtext(%s))"  # of two that make the same table at once, one waits
+_EXTENSION = "CREATE EXTENSION IF NOT EXISTS vector"
+_THERE = "SELECT to_regclass(%s) IS NOT NULL"
+_COMMENT = "SELECT obj_description(to_regclass(%s), 'pg_class')"
+_ORDER = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+_Self = TypeVar("_Self", bound="_Table")
+
+
+@dataclass(frozen=True)
+class _Table:
+    """What a table is, whatever connection talks to it: its statements."""
+
+    connection: Any
+    name: str
+    stamp: Stamp
+    encoders: Encoders
+
+    @classmethod
+    def _of(cls: type[_Self], connection: Any, name: str, encoder: Encoder | None, comment: str | None) -> _Self:
+        stamp = Stamp.read(_stamp_in(comment), _store(name))
+        return cls(connection, name, stamp, stamp.encoders(encoder))
+
+    @property
+    def _table(self) -> sql.Identifier:
+        return sql.Identifier(*self.name.split("."))
+
+    def _rows(self, piece: Sequence[NewDocument]) -> tuple[list[str], list[tuple[Any, ...]]]:
+        self.stamp.check_additions(self.encoders)
+        vectors = self.encoders.documents.encode_document([one.text for one in piece], progress=False)
+        ids = [one.id or str(uuid.uuid4()) for one in piece]
+        rows = [(id_, one.text, one.metadata or "{}", vec) for id_, one, vec in zip(ids, piece, vectors, strict=True)]
+        return ids, rows
+
+    def _insertion(self) -> sql.Composed:
+        return sql.SQL(
+            "INSERT INTO {} (id, text, metadata, embedding) VALUES (%s, %s, %s::jsonb, %s) ON CONFLICT (id) DO UPDATE "
+            "SET text = EXCLUDED.text, metadata = EXCLUDED.metadata, embedding = EXCLUDED.embedding"
+        ).format(self._table)
+
+    def _deletion(self) -> sql.Composed:
+        return sql.SQL("DELETE FROM {} WHERE id = ANY(%s)").format(self._table)
+
+    def _selection(self, query: str, k: int, where: Where | None) -> tuple[sql.Composed, dict[str, Any]]:
+        vector = self.encoders.queries.encode_query([query], progress=False)[0]
+        chosen = sql.SQL("true" if where is None else "metadata @@ %(where)s::jsonpath")
+        statement = sql.SQL(
+            "SELECT id, 1 - (embedding <=> %(query)s), text, metadata FROM {} WHERE {} "
+            "ORDER BY embedding <=> %(query)s LIMIT %(k)s"
+        ).format(self._table, chosen)
+        values = {"query": vector, "k": whole("k", k, least=1), "where": None if where is None else jsonpath(where)}
+        return statement, values
+
+    def _counting(self) -> sql.Composed:
+        return sql.SQL("SELECT count(*) FROM {}").format(self._table)
+
+
+class PgvectorTable(_Table):
+    """Texts with their vectors in a table of Postgres; made by `PgvectorTable.open`.
+
+    Each call is a transaction of its own, or part of yours if you have begun one.
+    """
+
+    @classmethod
+    def open(cls, connection: psycopg.Connection[Any], name: str, encoder: Encoder | None = None) -> PgvectorTable:
+        """The table `name`, also `schema.name`, made for the vectors of `encoder` if there is none yet.
+
+        One that is there must hold vectors of the same model: then any number of layers may search it, and all of its
+        dims are used. Without an encoder, its own model is loaded.
+        """
+        with connection.transaction():
+            connection.execute(_LOCK, [name])
+            with _needing_pgvector(connection.info.dbname):
+                connection.execute(_EXTENSION)
+            register_vector(connection)
+            if connection.execute(_THERE, [_quoted(name)]).fetchone() == (False,):
+                connection.execute(_creation(name, encoder))
+            (comment,) = connection.execute(_COMMENT, [_quoted(name)]).fetchone() or (None,)
+        return cls._of(connection, name, encoder, comment)
+
+    def add(
+        self,
+        texts: Iterable[str],
+        ids: Iterable[str] | None = None,
+        metadata: Iterable[Mapping[str, Any] | None] | None = None,
+    ) -> list[str]:
+        """Encode `texts` and put them in, all or none; returns their ids.
+
+        A text whose id is there already replaces that one.
+        """
+        added: list[str] = []
+        with self.connection.transaction(), self.connection.cursor() as cursor:
+            for piece in pieces(new_documents(texts, ids, metadata), _PIECE):
+                given, rows = self._rows(piece)
+                cursor.executemany(self._insertion(), rows)
+                added += given
+        return added
+
+    def delete(self, ids: Iterable[str]) -> int:
+        """Take texts out; returns how many of `ids` were there."""
+        with self.connection.transaction():
+            return int(self.connection.execute(self._deletion(), [list(ids)]).rowcount)
+
+    def search(self, query: str, k: int = 10, *, where: Where | None = None) -> list[Hit]:
+        """The `k` texts nearest to a query, best first; `where` is what `Index.search` takes: `{"lang": "en"}`."""
+        with self.connection.transaction():
+            return [Hit(*row) for row in self.connection.execute(*self._selection(query, k, where))]
+
+    def __len__(self) -> int:
+        with self.connection.transaction():
+            return int(self.connection.execute(self._counting()).fetchone()[0])
+
+
+class AsyncPgvectorTable(_Table):
+    """The same for `psycopg.AsyncConnection`; made by `await AsyncPgvectorTable.open(…)`. Encoding runs in a thread."""
+
+    @classmethod
+    async def open(
+        cls, connection: psycopg.AsyncConnection[Any], name: str, encoder: Encoder | None = None
+    ) -> AsyncPgvectorTable:
+        """What `PgvectorTable.open` gives."""
+        async with connection.transaction():
+            await connection.execute(_LOCK, [name])
+            with _needing_pgvector(connection.info.dbname):
+                await connection.execute(_EXTENSION)
+            await register_vector_async(connection)
+            if await (await connection.execute(_THERE, [_quoted(name)])).fetchone() == (False,):
+                await connection.execute(_creation(name, encoder))
+            (comment,) = await (await connection.execute(_COMMENT, [_quoted(name)])).fetchone() or (None,)
+        return await asyncio.to_thread(cls._of, connection, name, encoder, comment)
+
+    async def add(
+        self,
+        texts: Iterable[str],
+        ids: Iterable[str] | None = None,
+        metadata: Iterable[Mapping[str, Any] | None] | None = None,
+    ) -> list[str]:
+        """Encode `texts` and put them in, all or none; returns their ids."""
+        added: list[str] = []
+        async with self.connection.transaction(), self.connection.cursor() as cursor:
+            for piece in pieces(new_documents(texts, ids, metadata), _PIECE):
+                given, rows = await asyncio.to_thread(self._rows, piece)
+                await cursor.executemany(self._insertion(), rows)
+                added += given
+        return added
+
+    async def delete(self, ids: Iterable[str]) -> int:
+        """Take texts out; returns how many of `ids` were there."""
+        async with self.connection.transaction():
+            return int((await self.connection.execute(self._deletion(), [list(ids)])).rowcount)
+
+    async def search(self, query: str, k: int = 10, *, where: Where | None = None) -> list[Hit]:
+        """The `k` texts nearest to a query, best first."""
+        asked = await asyncio.to_thread(self._selection, query, k, where)
+        async with self.connection.transaction():
+            return [Hit(*row) async for row in await self.connection.execute(*asked)]
+
+    async def count(self) -> int:
+        """How many texts there are."""
+        async with self.connection.transaction():
+            return int((await (await self.connection.execute(self._counting())).fetchone())[0])
+
+
+def jsonpath(where: Where) -> str:
+    """The condition on jsonb that says what `where` says, in the words of `Index.search`.
+
+    >>> jsonpath({"lang": ["en", "de"], "year": {"gte": 2020}})
+    '(($."lang" == "en" || $."lang" == "de") && ($."year" >= 2020))'
+    """
+    return _joined(" && ", [_condition(field, wanted) for field, wanted in check_where(where).items()])
+
+
+def _condition(field: str, wanted: Any) -> str:
+    if field in ("and", "or"):
+        return _joined(" && " if field == "and" else " || ", [jsonpath(part) for part in wanted])
+    path = f"$.{json.dumps(field)}"
+    if isinstance(wanted, Mapping):
+        return _joined(" && ", [f"{path} {_ORDER[name]} {json.dumps(bound)}" for name, bound in wanted.items()])
+    several = wanted if isinstance(wanted, (list, tuple, set, frozenset)) else [wanted]
+    return _joined(" || ", [f"{path} == {json.dumps(value)}" for value in several])
+
+
+def _joined(between: str, conditions: list[str]) -> str:
+    return f"({between.join(conditions)})"
+
+
+def _quoted(name: str) -> str:
+    """The name of a table as SQL has it, with its schema if it has one."""
+    parts = text("name", name).split(".")
+    if len(parts) > 2 or not all(parts):
+        raise DataError(f"{name!r} is not the name of a table; write docs or schema.docs")
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+
+def _creation(name: str, encoder: Encoder | None) -> sql.Composed:
+    if encoder is None:
+        raise DataError(f"there is no table {name!r} yet; give the encoder to make it for")
+    stamp = Stamp.of(encoder, _store(name))
+    return sql.SQL(
+        "CREATE TABLE {table} (id text PRIMARY KEY, text text NOT NULL, metadata jsonb NOT NULL, "
+        "embedding vector({dims}) NOT NULL); COMMENT ON TABLE {table} IS {stamp}"
+    ).format(table=sql.Identifier(*name.split(".")), dims=stamp.cut.dims, stamp=json.dumps({KEY: stamp.plain()}))
+
+
+def _store(name: str) -> Store:
+    return Store(f"table {name!r}", "PgvectorTable.open(connection, 'another_name', encoder).add(texts)")
+
+
+def _stamp_in(comment: str | None) -> Any:
+    with suppress(ValueError, AttributeError):  # another comment, or none
+        return json.loads(comment or "{}").get(KEY)
+    return None
+
+
+@contextmanager
+def _needing_pgvector(database: str) -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error as problem:
+        raise DataError(
+            f"the database {database} has no pgvector ({reason(problem)}); install it on the server, and run CREATE "
+            "EXTENSION vector as an administrator"
+        ) from problem
