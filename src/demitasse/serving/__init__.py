@@ -1,0 +1,1 @@
+"""The server: requests of different cuts in one batch, and depth by load."""
