@@ -6,9 +6,11 @@ BIN := $(VENV)/bin
 DEMO := .venv-demo
 DIST := .venv-dist
 LOWEST := .venv-lowest
+CONTRACTS := .venv-contracts
+ADAPTERS := .venv-adapters
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo install lint test quick soak lowest fix docs dist clean
+.PHONY: demo install lint test quick soak adapters contracts lowest fix docs dist clean
 
 # The base install alone, in an environment of its own: no torch.
 demo: $(DEMO)/installed
@@ -25,7 +27,7 @@ install: $(VENV)/installed
 $(VENV)/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train,export,data,plots,mteb]' --group dev --group docs
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train,export,serve,data,plots,mteb,ann]' --group dev --group docs
 	touch $@
 
 lint: install
@@ -44,6 +46,32 @@ quick: lint
 # Fuzzing and crashes at length; prints how many files, mutations, kills and full disks were tried.
 soak: install
 	$(PYTEST) -m soak -s
+
+# The integrations whose libraries are large (Chroma, LanceDB, LlamaIndex), and a Postgres server, in an environment of
+# their own.
+LARGE := $(addprefix src/demitasse/integrations/,chroma.py lancedb.py llama_index.py)
+adapters: $(ADAPTERS)/installed
+	tests/postgres.sh
+	$(ADAPTERS)/bin/mypy $(LARGE)
+	$(ADAPTERS)/bin/pytest -m adapters tests/integrations tests/docs/test_frameworks.py \
+		--ignore tests/integrations/test_mteb.py --ignore tests/integrations/test_sentence_transformers.py
+	$(ADAPTERS)/bin/pytest $(LARGE)
+
+$(ADAPTERS)/installed: pyproject.toml constraints.txt
+	test -x $(ADAPTERS)/bin/python || $(PYTHON) -m venv $(ADAPTERS)
+	$(ADAPTERS)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(ADAPTERS)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[train,data]' --group large-adapters
+	touch $@
+
+# The server against more clients than `make test` installs, and its OpenAPI document against a fuzzer.
+contracts: $(CONTRACTS)/installed
+	$(CONTRACTS)/bin/python -m pytest --noconftest -W default --disable-warnings -s tests/contracts
+
+$(CONTRACTS)/installed: pyproject.toml constraints.txt
+	test -x $(CONTRACTS)/bin/python || $(PYTHON) -m venv $(CONTRACTS)
+	$(CONTRACTS)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(CONTRACTS)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[serve]' --group contracts
+	touch $@
 
 # The base install with the lowest versions that pyproject.toml allows, in an environment of its own.
 lowest: $(LOWEST)/installed
@@ -85,4 +113,5 @@ $(DIST)/installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(DEMO) $(DIST) $(LOWEST) dist build site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DEMO) $(DIST) $(LOWEST) $(CONTRACTS) $(ADAPTERS) dist build site
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -6,7 +6,9 @@ import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 
+import importlib.util
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,18 +23,30 @@ from command_line import RunCommand, run_command
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.loading import load
 
+# Integrations with libraries that only `make adapters` installs: elsewhere there is nothing to import.
+LARGE = {"chroma": "chromadb", "lancedb": "lancedb", "llama_index": "llama_index"}
+collect_ignore = ["tests/contracts"]  # `make contracts` runs them, in an environment of their own
+collect_ignore += [
+    path
+    for name, module in LARGE.items()
+    if importlib.util.find_spec(module) is None
+    for path in (f"src/demitasse/integrations/{name}.py", f"tests/integrations/test_{name}.py")
+]
+
 hypothesis.settings.register_profile("demitasse", deadline=None)  # a busy machine is not a failure
 hypothesis.settings.load_profile("demitasse")
 torch.set_num_threads(1)  # tiny models gain nothing from more, and lose a lot when other work runs beside the tests
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests that need a GPU or seccomp where there is none, and the long ones unless they are asked for."""
+    """Leave out tests that need a GPU or seccomp where there is none, and the long ones unless they are asked for.
+
+    A mark that is asked for is in `-m`.
+    """
     absent = [] if torch.cuda.is_available() else ["cuda"]
     if not system_calls.available():
         absent.append("seccomp")
-    if "soak" not in config.option.markexpr:
-        absent.append("soak")
+    absent += [mark for mark in ("soak", "adapters") if mark not in config.option.markexpr]
     left_out = [item for item in items if any(item.get_closest_marker(mark) for mark in absent)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]

@@ -113,3 +113,30 @@ def train_step() -> list[str]:
         cells = [f"{rows[name]['ms']:.0f} ms ({rows[name]['ratio']:.2f}x)" for rows in models.values()]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return lines
+
+
+def mixed_depths(device: str) -> list[str]:
+    """Texts of several depths in one batch, against a batch per depth."""
+    lines = ["| texts | in a batch | layers | mixed, ms | by depth, ms | ratio |", "|---|---|---|---|---|---|"]
+    for row in benchmark(f"mixed-depths-{device}")["rows"]:
+        low, high = row["middle_half"]
+        lines.append(
+            f"| {row['texts']} | {row['batch']:,} | {row['depths']} | {row['mixed_ms']:.1f} | {row['by_depth_ms']:.1f} "
+            f"| {row['ratio']:.2f} ({low:.2f} to {high:.2f}) |"
+        )
+    return lines
+
+
+def overload_simulation() -> list[str]:
+    """What became of the requests of an overload ramp, by the rule for shedding."""
+    lines = [
+        "| | in time | refused | too late | mean layers | quality | p50 / p99 ms |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in benchmark("overload-simulation")["rows"]:
+        shares = " | ".join(f"{row[part] / row['asked']:.0%}" for part in ("in_time", "refused", "late"))
+        lines.append(
+            f"| {row['rule']} | {shares} | {row['mean_layers']:.1f} | {row['quality']:.1%} "
+            f"| {row['p50_ms']} / {row['p99_ms']} |"
+        )
+    return lines

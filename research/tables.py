@@ -15,7 +15,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmark_tables import compare_cpu, encode_cpu, encode_gpu, openvino, plan_check, train_step
+from aligned_tables import aligned_dev, aligned_searches, aligned_teachers, aligned_tests
+from benchmark_tables import (
+    compare_cpu,
+    encode_cpu,
+    encode_gpu,
+    mixed_depths,
+    openvino,
+    overload_simulation,
+    plan_check,
+    train_step,
+)
 from paper_results import backbones, read_files
 from results_tables import brief
 
@@ -24,7 +34,7 @@ PAGES = (
     "README.md",
     "docs/index.md",
     *(f"docs/how-to/{name}.md" for name in ("choose-a-cut", "cut-your-own-model", "train")),
-    *(f"docs/{name}.md" for name in ("log", "models", "objectives", "speed")),
+    *(f"docs/{name}.md" for name in ("log", "models", "objectives", "search", "serving-engine", "speed")),
     "src/demitasse/assets/model/README.md",
 )
 DIMS = (32, 64, 128, 256, 384)
@@ -244,9 +254,16 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "compare cpu": compare_cpu,
     "plan check": plan_check,
     "encode gpu": encode_gpu,
+    "mixed depths cpu": lambda: mixed_depths("cpu"),
+    "mixed depths gpu": lambda: mixed_depths("gpu"),
     "openvino": openvino,
+    "overload simulation": overload_simulation,
     "parity": parity,
     "elastic experiments": elastic_experiments,
+    "aligned dev": aligned_dev,
+    "aligned searches": aligned_searches,
+    "aligned teachers": aligned_teachers,
+    "aligned tests": aligned_tests,
     "laptop dev": laptop_dev,
     "laptop": lambda: exits("laptop"),
     "objectives minilm": objectives_minilm,

@@ -21,8 +21,8 @@ LAYERS = [
     {"encoding"},
     {"torch_model", "data", "objectives"},
     {"exporting", "evaluation"},
-    {"training", "planning"},
-    {"display"},
+    {"training", "planning", "search"},
+    {"display", "serving"},
     {"public"},  # `import demitasse`
     {"cli", "integrations"},
 ]

@@ -21,7 +21,8 @@ from demitasse.extras import Extra, need
 SOURCE = Path(demitasse.__file__).parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = {name: extra for name, extra in vars(extras).items() if isinstance(extra, Extra)}
-ALIASES = {"huggingface_hub": "tokenizers"}  # which requires it
+# Modules that come with another package, or whose package has another name.
+ALIASES = {"huggingface_hub": "tokenizers", "haystack": "haystack_ai", "llama_index": "llama_index_core"}
 
 
 def packages(requirements: list[str]) -> set[str]:
@@ -78,7 +79,7 @@ def test_the_extra_in_a_hint_installs_all_that_the_feature_needs(name: str) -> N
 @pytest.mark.parametrize("name", demitasse.__all__)
 def test_a_public_name_imports_what_its_extra_has(name: str) -> None:
     module, extra = demitasse._PUBLIC[name]
-    lazily = {"peft", "matplotlib", "pyarrow"}  # each asked for by name where it is used
+    lazily = {"peft", "matplotlib", "pyarrow", "usearch"}  # each asked for by name where it is used
     assert imported(module) <= BASE | lazily | {*(extra.packages if extra else ())}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zoo
-from wrong_values import Call, constructors, encoding, results, work
+from wrong_values import Call, constructors, encoding, indexing, results, work
 
 import demitasse as dt
 from demitasse.arguments import check_fields, flag, instance, number, path, several, text, whole
@@ -51,6 +51,14 @@ def test_no_wrong_value_of_an_encoder_is_a_raw_error(encoder: dt.Encoder, tmp_pa
     made, raw = raw_errors(encoding("encoder", encoder, tmp_path))
     assert not raw, "\n".join(raw)
     assert made > 600
+
+
+@pytest.mark.usefixtures("_elsewhere")
+@pytest.mark.filterwarnings("ignore")
+def test_no_wrong_value_of_an_index_is_a_raw_error(encoder: dt.Encoder, tmp_path: Path) -> None:
+    made, raw = raw_errors(indexing(encoder, tmp_path))
+    assert not raw, "\n".join(raw)
+    assert made > 500
 
 
 @pytest.mark.soak

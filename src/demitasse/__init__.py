@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # the table below, as type checkers read it
     from demitasse.display.profile_page import report as report
     from demitasse.encoding.encoder import Encoder as Encoder
     from demitasse.encoding.loading import load as load
+    from demitasse.encoding.loading import load_teacher as load_teacher
     from demitasse.encoding.vectors import restore as restore
     from demitasse.encoding.vectors import store as store
     from demitasse.encoding.verifying import verify as verify
@@ -45,6 +46,7 @@ if TYPE_CHECKING:  # the table below, as type checkers read it
     from demitasse.evaluation.evaluation_json import read_evaluation as read_evaluation
     from demitasse.exporting.export import export as export
     from demitasse.integrations.mteb import mteb_model as mteb_model
+    from demitasse.objectives.aligned import Aligned as Aligned
     from demitasse.objectives.compression import Principal as Principal
     from demitasse.objectives.compression import Published as Published
     from demitasse.objectives.elastic import Elastic as Elastic
@@ -64,6 +66,9 @@ if TYPE_CHECKING:  # the table below, as type checkers read it
     from demitasse.planning.measure import measure as measure
     from demitasse.planning.profile import Profile as Profile
     from demitasse.planning.profile_json import read_profile as read_profile
+    from demitasse.search.hits import Hit as Hit
+    from demitasse.search.index import Index as Index
+    from demitasse.search.scan import Scan as Scan
     from demitasse.training.fit_exits import fit_exits as fit_exits
     from demitasse.training.options import TrainOptions as TrainOptions
     from demitasse.training.train import train as train
@@ -71,6 +76,7 @@ if TYPE_CHECKING:  # the table below, as type checkers read it
 # What `import demitasse` offers: each name, the module it lives in, and the optional part it needs, if any.
 _PUBLIC: dict[str, tuple[str, Extra | None]] = {
     "AdaptiveLayer": ("objectives.published", TRAIN),
+    "Aligned": ("objectives.aligned", TRAIN),
     "AnglE": ("objectives.pair_losses", TRAIN),
     "BackboneError": ("errors", None),
     "Budget": ("planning.budget", None),
@@ -87,6 +93,8 @@ _PUBLIC: dict[str, tuple[str, Extra | None]] = {
     "Evaluation": ("evaluation.evaluation", None),
     "FolderError": ("errors", None),
     "FullDisk": ("errors", None),
+    "Hit": ("search.hits", None),
+    "Index": ("search.index", None),
     "InfoNCE": ("objectives.pair_losses", TRAIN),
     "Matryoshka": ("objectives.published", TRAIN),
     "Matryoshka2d": ("objectives.published", TRAIN),
@@ -97,6 +105,7 @@ _PUBLIC: dict[str, tuple[str, Extra | None]] = {
     "Principal": ("objectives.compression", TRAIN),
     "Profile": ("planning.profile", None),
     "Published": ("objectives.compression", TRAIN),
+    "Scan": ("search.scan", None),
     "Starbucks": ("objectives.published", TRAIN),
     "TrainOptions": ("training.options", TRAIN),
     "TrainingError": ("errors", None),
@@ -108,6 +117,7 @@ _PUBLIC: dict[str, tuple[str, Extra | None]] = {
     "fit_exits": ("training.fit_exits", TORCH),
     "grid": ("cut", None),
     "load": ("encoding.loading", None),
+    "load_teacher": ("encoding.loading", None),
     "measure": ("planning.measure", None),
     "mteb_model": ("integrations.mteb", MTEB),
     "read_evaluation": ("evaluation.evaluation_json", None),

@@ -34,10 +34,12 @@ class Cut:
 
     def __post_init__(self) -> None:
         for name, least in (("layers", 0), ("dims", 1)):
-            value = _whole_number(name, getattr(self, name))
+            value = getattr(self, name)
+            if type(value) is not int:  # frozen, but a whole number of numpy becomes Python's here
+                value = _whole_number(name, value)
+                object.__setattr__(self, name, value)
             if value < least:
                 raise CutError(f"{name} must be at least {least}, not {value}")
-            object.__setattr__(self, name, value)  # frozen, but a whole number of numpy becomes Python's here
 
     @classmethod
     def parse(cls, text: str) -> Cut:

@@ -28,9 +28,19 @@ TENSORS = Extra("train", ("torch",))
 LORA = Extra("train", ("peft",))
 EXPORT = Extra("export", (*_TORCH, "onnx", "onnxscript"))
 PARQUET = Extra("data", ("pyarrow",))
+ANN = Extra("ann", ("usearch",))
 PLOTS = Extra("plots", ("matplotlib",))
+SERVE = Extra("serve", ("starlette", "uvicorn"))
 MTEB = Extra("mteb", (*_TORCH, "mteb"))
 SENTENCE_TRANSFORMERS = Extra("sentence-transformers", (*_TORCH, "sentence_transformers"))
+LANGCHAIN = Extra("langchain", ("langchain_core", "pydantic"))
+LLAMA_INDEX = Extra("llama-index", ("llama_index_core",))
+HAYSTACK = Extra("haystack", ("haystack_ai",))
+CHROMA = Extra("chroma", ("chromadb",))
+LANCEDB = Extra("lancedb", ("lancedb", "pydantic"))
+QDRANT = Extra("qdrant", ("qdrant_client",))
+PGVECTOR = Extra("pgvector", ("psycopg", "pgvector"))
+_MODULES = {"llama_index_core": "llama_index.core", "haystack_ai": "haystack"}  # where a package is named otherwise
 
 
 def need(feature: str, *extras: Extra) -> None:
@@ -79,6 +89,10 @@ class _Absent(type):
 
 
 def _installed(package: str) -> bool:
-    if package in sys.modules:
-        return sys.modules[package] is not None  # None: importing it is blocked
-    return importlib.util.find_spec(package) is not None
+    module = _MODULES.get(package, package)
+    if module in sys.modules:
+        return sys.modules[module] is not None  # None: importing it is blocked
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # the package around it is missing, too
+        return False

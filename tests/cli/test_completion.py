@@ -16,7 +16,10 @@ from demitasse.encoding.vectors import STORED
 from demitasse.objectives.names import LOSSES, OBJECTIVES
 from demitasse.planning.budget import PREFER
 
-COMMANDS = ["encode", "fit", "train", "eval", "measure", "plan", "check", "report", "info", "cut", "export", "demo"]
+COMMANDS = [
+    *("encode", "fit", "train", "eval", "measure", "plan", "check", "report", "info", "cut", "export"),
+    *("index", "search", "serve", "demo"),
+]
 
 
 @pytest.fixture

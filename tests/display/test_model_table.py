@@ -7,6 +7,7 @@ import numpy as np
 from demitasse import Cut, Encoder
 from demitasse.display.model_table import describe, size_table
 from demitasse.encoding.exits import Exit
+from demitasse.encoding.teacher_space import SpaceTeacher, TeacherSpace
 
 
 def with_exit(encoder: Encoder) -> Encoder:
@@ -29,6 +30,15 @@ def test_each_depth_shows_its_exit_size_and_agreement(encoder: Encoder) -> None:
     (row,) = [line.split() for line in table if line.split()[:2] == ["1", "yes"]]
     assert row[-1] == "0.875"
     assert float(row[2]) == round(with_exit(encoder).model_bytes(Cut(1, 32)) / 1e6, 1)
+
+
+def test_the_teachers_of_a_model_are_named(encoder: Encoder) -> None:
+    teachers = (SpaceTeacher("nomic", "", 20, 0.6), SpaceTeacher("MiniLM", "", 12, 0.4))
+    space = TeacherSpace(teachers, np.ones((32, 32), np.float32), np.ones(32, np.float32))
+    assert (
+        "aligned with nomic 60%, MiniLM 40%" in size_table(describe(replace(encoder, teacher_space=space))).splitlines()
+    )
+    assert "aligned" not in size_table(describe(encoder))
 
 
 def test_a_cut_without_a_measure_is_shown(encoder: Encoder) -> None:

@@ -65,7 +65,7 @@ def test_every_public_name_is_in_the_reference_once() -> None:
 def test_contributing_names_files_that_exist() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| .* \| .*`(src/.*)` \|$", text, flags=re.MULTILINE)
-    assert len(rows) == 16
+    assert len(rows) >= 16
     assert [name for name in rows if not (ROOT / name).is_file()] == []
 
 

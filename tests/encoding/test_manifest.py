@@ -73,3 +73,8 @@ def test_a_reader_of_another_release_is_refused(built_in: Manifest) -> None:
     changed = Manifest(BUILT_IN, {**built_in.fields, "reader": {"max_tokens": 8, "stemming": True}})
     with pytest.raises(FolderError, match="stemming"):
         _ = changed.reading
+
+
+def test_what_every_encode_asks_for_is_read_once(built_in: Manifest) -> None:
+    for name in ("full", "exits", "record", "precision", "architecture"):
+        assert getattr(built_in, name) is getattr(built_in, name)

@@ -27,7 +27,11 @@ import demitasse as dt
 CLASSES = ("Elastic", "Espresso", "TrainOptions")
 FUNCTIONS = {"train": "train", "fit_exits": "train", "export": "export", "mteb_model": "mteb"}
 PROMISED = ("numpy", "onnxruntime", "tokenizers", "rich", "typer")
-COMMANDS = ("encode", "fit", "train", "eval", "measure", "plan", "check", "report", "info", "cut", "export", "demo")
+COMMANDS = (
+    *("encode", "fit", "train", "eval", "measure", "plan", "check", "report", "info", "cut", "export"),
+    *("serve", "demo"),
+)
+SEARCHING = ("index", "search")
 
 
 def refused(action: object, extra: str) -> None:
@@ -84,9 +88,25 @@ def check_vectors() -> None:
     assert near > far + 0.2
 
 
+def check_index() -> None:
+    """An index is built, changed and searched by every first pass."""
+    texts = [f"{cup} number {number}" for number in range(30) for cup in ("a ristretto", "a bus to the river")]
+    with tempfile.TemporaryDirectory() as folder:
+        index = dt.Index.build(dt.load().cut(1, 128), texts, Path(folder) / "index")
+        index.add(["an espresso machine"], ids=["machine"], metadata=[{"year": 1901}])
+        index.delete(["0"])
+        index.compact()
+        for coarse in ("none", "bits", "dims"):
+            scan = dt.Scan(coarse, shortlist=40)
+            assert index.search("a machine for espresso", k=1, scan=scan)[0].id == "machine"
+        assert [hit.id for hit in index.search("coffee", where={"year": {"lt": 2000}})] == ["machine"]
+        assert index.verify() == {}
+        refused(lambda: index.compact(graph=True), "ann")
+
+
 def check_commands() -> None:
     """Every command shows its help, and encode, eval and info work from a shell."""
-    for command in ((), *((name,) for name in COMMANDS)):
+    for command in ((), *((name,) for name in (*COMMANDS, *SEARCHING))):
         shown = shell(*command, "--help")
         assert "Usage:" in shown, shown
         assert "Options" in shown, shown
@@ -109,6 +129,7 @@ def shell(*arguments: str, code: int = 0) -> str:
 def main() -> None:
     check_names()
     check_vectors()
+    check_index()
     check_commands()
     versions = ", ".join(f"{name} {version(name)}" for name in PROMISED)
     print(f"Python {sys.version.split()[0]} with {versions}: names, vectors and commands work without any extra")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 from collections.abc import Callable
@@ -17,8 +18,13 @@ from demitasse.cli.app import main
 from demitasse.host.bundled import BUILT_IN
 
 _TRAIN = "train in/pairs.jsonl --base in/tiny --out out/run --batch 8 --steps 3 --save-every 1 -O elastic:tune=0.3"
+_ALIGN = _TRAIN.replace("elastic:tune=0.3", "aligned:teachers=in/tiny,order=false")
 _EXPORT = "export in/tiny --sentences in/texts.txt --out out/m --format"
 _OLDER = "cut in/tiny 1x8 --out out/m"
+_INDEX = "index build in/docs.jsonl --out out/index --cut 0x32"
+_OTHER_INDEX = "index build in/more.jsonl --out out/index --cut 0x32"
+_DELETE = "index delete out/index --input in/few.txt"
+_UNTIDY = f"{_INDEX} && index add out/index in/more.jsonl && {_DELETE}"
 _MEASURE = "--json out/p.json --seconds 0.01 --rounds 2 --layers 1 --dims 16 --texts in/few.txt"
 
 
@@ -72,6 +78,7 @@ class Operation:
     reads: Callable[[Path], object] | None = None  # what must be the same of a result, where its bytes are not
     by_default: bool = False  # whether some of its writes are tried in every run of the tests
     begun: str = ""  # the file of a run that can be resumed
+    then: str = ""  # the command that a user gives next, where it is another one
     ahead: Ahead | None = None
 
     def action(self, command: str = "") -> Callable[[], None]:
@@ -80,7 +87,12 @@ class Operation:
         def run() -> None:
             if self.ahead is not None:
                 self.ahead.use()
-            sys.argv = ["demitasse", *(command or self.command).replace("BUILT-IN", str(BUILT_IN)).split()]
+            *before, last = (command or self.command).replace("BUILT-IN", str(BUILT_IN)).split(" && ")
+            for one in before:
+                sys.argv = ["demitasse", *one.split()]
+                with contextlib.suppress(SystemExit):  # if it failed, so does the next
+                    main()
+            sys.argv = ["demitasse", *last.split()]
             main()
 
         return run
@@ -88,7 +100,7 @@ class Operation:
     def again(self, folder: Path) -> Callable[[], None]:
         """What a user does next."""
         resume = self.begun and (folder / self.begun).is_file()
-        return self.action(f"{self.command} --resume" if resume else self.command)
+        return self.action(f"{self.command} --resume" if resume else self.then or self.command)
 
     def result(self, folder: Path) -> Tree:
         """What is at the target, {} if nothing is: the hash of each file, or what `reads` finds in it."""
@@ -105,6 +117,20 @@ def _evaluation(path: Path) -> object:
     return dt.read_evaluation(path).scores
 
 
+def _found(path: Path) -> object:
+    """Everything that an index finds, which must be whole."""
+    index = dt.Index.open(path)
+    wrong = index.verify()
+    assert not wrong, wrong
+    (hits,) = index.search_vectors([[1.0] * index.cut.dims], k=999)
+    return str(index.cut), sorted((hit.id, hit.text, round(hit.score, 4), hit.metadata["length"]) for hit in hits)
+
+
+def _compact(path: Path) -> object:
+    facts = dt.Index.open(path).info()
+    return facts["files"], facts["deleted"], _found(path)
+
+
 OPERATIONS = [
     Operation("save", "cut in/tiny 2x16 --out out/m", "out/m"),
     Operation("save, replacing", "cut in/tiny 2x16 --out out/m", "out/m", _OLDER, by_default=True),
@@ -115,6 +141,7 @@ OPERATIONS = [
     Operation("export onnx", f"{_EXPORT} onnx", "out/m", ahead=_WHOLE),
     Operation("fit", "fit in/texts.txt --base in/tiny --out out/m", "out/m", ahead=_FITTED),
     Operation("train", _TRAIN, "out/run/model", begun="out/run/run.json"),
+    Operation("train with teachers", _ALIGN, "out/run/model", begun="out/run/run.json"),
     Operation("measure", f"measure in/tiny --precision fp32 {_MEASURE}", "out/p.json", reads=_profile, ahead=_BLOCKS),
     Operation("measure blocks", f"measure BUILT-IN {_MEASURE}", "out/p.json", reads=_profile),
     Operation(
@@ -132,5 +159,11 @@ OPERATIONS = [
         "encode -m in/tiny -c 1x4 -i in/few.txt -o out/v.jsonl",
         by_default=True,
     ),
+    Operation("index build", _INDEX, "out/index", reads=_found, by_default=True, then=f"{_INDEX} --force"),
+    Operation("index build, replacing", f"{_INDEX} --force", "out/index", _OTHER_INDEX, reads=_found),
+    Operation("index add", "index add out/index in/more.jsonl", "out/index", _INDEX, reads=_found, by_default=True),
+    Operation("index delete", _DELETE, "out/index", _INDEX, reads=_found, by_default=True),
+    Operation("index compact", "index compact out/index", "out/index", _UNTIDY, reads=_compact, by_default=True),
+    Operation("index rebuild", "index rebuild out/index --cut 0x16", "out/index", _INDEX, reads=_found),
     Operation("report", "report in/profile.json -o out/r.html", "out/r.html", by_default=True),
 ]

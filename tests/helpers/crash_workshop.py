@@ -163,6 +163,9 @@ def _write_inputs(folder: Path) -> None:
     pairs = zip(texts[::2], texts[1::2], strict=True)
     rows = [json.dumps({"anchor": left, "positive": right}) for left, right in pairs]
     (folder / "in" / "pairs.jsonl").write_text("\n".join(rows))
+    for name, some in (("docs", texts[:40]), ("more", texts[30:50])):
+        lines = [json.dumps({"id": text, "text": text, "length": len(text)}) for text in some]
+        (folder / "in" / f"{name}.jsonl").write_text("\n".join(lines))
     made_profile().save(folder / "in" / "profile.json")
     (folder / "out").mkdir()
     (folder / "tmp").mkdir()

@@ -160,6 +160,13 @@ def shown_evaluation(folder: Path) -> Any:
     return json.loads(json_text(as_plain(evaluation)))
 
 
+def keys(folder: Path) -> int:
+    """How many keys a server takes from a file."""
+    from demitasse.serving.keys import Keys, read_keys
+
+    return len(Keys.of(read_keys(folder / "keys.txt")).digests)
+
+
 def rows(name: str, *, skip: bool = False) -> Use:
     """The texts of every example of a file of training rows."""
 
@@ -190,6 +197,21 @@ def from_cache(folder: Path) -> np.ndarray:
     return encode_layers(encoder, texts, [0], None, EmbeddingCache(folder, encoder, None), lambda steps: None)[0]
 
 
+def searched(folder: Path) -> Any:
+    """What an index finds, after everything that is asked about it: all of it, some of it, and by a filter."""
+    from demitasse import Index, Scan
+    from demitasse.display.hit_table import index_lines
+
+    index = Index.open(folder)
+    index_lines(json.loads(json.dumps(index.info())))
+    index.verify()
+    queries = np.stack([np.ones(index.cut.dims), np.arange(index.cut.dims) - 9.5])
+    scans = [Scan(), Scan("bits", shortlist=30), Scan("dims", shortlist=30)]
+    hits = [index.search_vectors(queries, k=99, scan=scan) for scan in scans]
+    hits.append(index.search_vectors(queries, k=5, where={"or": [{"even": True}, {"number": {"gt": 3}}]}))
+    return [[hit.as_plain() for hit in of_query] for part in hits for of_query in part]
+
+
 def resumed(folder: Path) -> np.ndarray:
     """The vectors of a model whose training was resumed."""
     from demitasse import Matryoshka, TrainOptions, load, read_pairs, train
@@ -209,6 +231,25 @@ def taught(folder: Path) -> np.ndarray:
 
     batch = Sampler(read_pairs([(text, f"{text} kan") for text in dict.fromkeys(TEXTS)]), 4, seed=2).next()
     return TeacherVectors(folder, "teacher").columns(batch).reshape(-1, 32).astype(np.float32)
+
+
+def stored(folder: Path) -> np.ndarray:
+    """A teacher's vectors, read from a store."""
+    from demitasse.training.vector_store import VectorStore
+
+    found = np.zeros((9, 32), np.float32)
+    for chosen, vectors in VectorStore(folder, 32).parts(np.arange(9, dtype=np.uint64)):
+        found[chosen] = vectors
+    return found
+
+
+def mapped(folder: Path) -> np.ndarray:
+    """What the model's space makes of a teacher's vectors."""
+    from demitasse import load
+
+    space = load(folder, device="cpu").teacher_space
+    assert space is not None
+    return space(np.eye(24, dtype=np.float32)[: len(space.weight[0])])
 
 
 # Judges
@@ -237,6 +278,19 @@ def finished(result: tuple[int, str], _: Any) -> str | None:
 
 def anything(result: Any, _: Any) -> str | None:
     """It was read, and everything that is done with it could be done."""
+    return None
+
+
+def hits(result: Any, expected: Any) -> str | None:
+    """Texts that are in the index, in order, with cosines."""
+    known = {(hit["id"], hit["text"], str(hit["metadata"])) for part in expected for hit in part}
+    for part in result:
+        scores = [hit["score"] for hit in part]
+        if scores != sorted(scores, reverse=True) or any(not abs(score) <= 1.01 for score in scores):
+            return f"scores of {scores[:5]}"
+        wrong = [hit for hit in part if (hit["id"], hit["text"], str(hit["metadata"])) not in known]
+        if wrong:
+            return f"a text that was never put in: {wrong[0]}"
     return None
 
 

@@ -5,24 +5,31 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import file_kinds as use
+import numpy as np
 import zoo
 from evaluations import evaluation
 from file_kinds import Kind
 from profiles import made_profile
 
-from demitasse import fit_exits, load, read_pairs
+from demitasse import Index, fit_exits, load, read_pairs
 from demitasse.data.sampler import Sampler
+from demitasse.encoding.manifest import Manifest
+from demitasse.encoding.teacher_space import SpaceTeacher, TeacherSpace, written
+from demitasse.host.bundled import corpus
 from demitasse.training.teacher_vectors import write_vectors
+from demitasse.training.vector_store import VectorStore
 
 ROWS = [(f"a cup of {word}", f"{word} in a mug", number / 9) for number, word in enumerate(zoo.WORDS[:10])]
 
 
 def quick_kinds(folder: Path) -> list[Kind]:
     """The kinds of files that are cheap to use, with their seeds written to `folder`."""
-    return [*_block_kinds(folder), *_torch_kinds(folder), *_result_kinds(folder), *_row_kinds(folder)]
+    kinds = [*_block_kinds(folder), *_torch_kinds(folder), *_result_kinds(folder), *_row_kinds(folder)]
+    return [*kinds, *_index_kinds(folder)]
 
 
 def long_kinds(folder: Path) -> list[Kind]:
@@ -33,9 +40,12 @@ def long_kinds(folder: Path) -> list[Kind]:
 def _block_kinds(folder: Path) -> list[Kind]:
     blocks = folder / "blocks"
     load().cut(1, 32).save(blocks)
+    _add_space(blocks)
     names = ("tokenizer.json", "embeddings.onnx", "layer_1.onnx", "exit_1.onnx")
     forms = {name: "json" if name.endswith("json") else "onnx" for name in names}
     return [
+        Kind("blocks/space.bin", blocks, "space.bin", use.mapped, use.same),
+        Kind("blocks/space.bin, hashes fitted", blocks, "space.bin", use.mapped, use.finite, fitted=True),
         Kind("blocks/demitasse.json", blocks, "demitasse.json", use.encode, use.sound, "json"),
         *(Kind(f"blocks/{name}", blocks, name, use.encode, use.same, forms[name]) for name in names),
         *(
@@ -54,11 +64,24 @@ def _block_kinds(folder: Path) -> list[Kind]:
     ]
 
 
+def _space(dims: int) -> TeacherSpace:
+    """That of a teacher of 24 dims."""
+    weight = np.random.default_rng(0).normal(size=(dims, 24)).astype(np.float32)
+    return TeacherSpace((SpaceTeacher("a teacher", "0" * 64, 24, 1.0, {"query": "q: "}),), weight, weight[:, 0].copy())
+
+
+def _add_space(blocks: Path) -> None:
+    manifest, space = Manifest.read(blocks), _space(32)
+    assert manifest is not None
+    (blocks / "space.bin").write_bytes(written(space))
+    replace(manifest, fields={**manifest.fields, "teacher_space": space.described()}).with_files().write()
+
+
 def _torch_kinds(folder: Path) -> list[Kind]:
     plain, elastic = folder / "sentence-transformers", folder / "elastic"
     zoo.write_folder(plain, "BERT", dense=16)
     exits = fit_exits(load(plain, device="cpu"), zoo.sentences(300), refine=False, progress=False)
-    exits.cut(layers=2).save(elastic)
+    replace(exits.cut(layers=2), teacher_space=_space(16)).save(elastic)
     forms = {"json": "json", "safetensors": "safetensors"}
     changed = [
         (path.relative_to(plain).as_posix(), forms[path.suffix[1:]])
@@ -82,10 +105,12 @@ def _result_kinds(folder: Path) -> list[Kind]:
     results.mkdir()
     made_profile().save(results / "profile.json")
     evaluation().save(results / "evaluation.json")
+    (results / "keys.txt").write_text("# of a team\nkey-of-a-team-0001\n\nanother-key-0002\n")
     cache = folder / "cache"
     use.from_cache(cache)
     (shard,) = cache.rglob("*.npy")
-    teacher = _teacher(folder)
+    teacher, store = _teacher(folder), folder / "store"
+    VectorStore(store, 32).add(np.arange(9, dtype=np.uint64), np.random.default_rng(0).normal(size=(9, 32)))
     check, plan = ("check", "profile.json", "--max-drop", "50%"), ("plan", "profile.json", "--latency-ms", "2")
     return [
         Kind("profile.json, check", results, "profile.json", use.command(*check), use.finished, "json"),
@@ -93,10 +118,26 @@ def _result_kinds(folder: Path) -> list[Kind]:
         Kind(
             "profile.json, report", results, "profile.json", use.command("report", "profile.json"), use.finished, "json"
         ),
+        Kind("keys.txt", results, "keys.txt", use.keys, use.anything, "lines"),
         Kind("evaluation.json", results, "evaluation.json", use.shown_evaluation, use.anything, "json"),
         Kind("cache shard", cache, shard.relative_to(cache).as_posix(), use.from_cache, use.same),
         Kind("teacher-vectors.npy", teacher, "teacher-vectors.npy", use.taught, use.finite),
+        Kind("stored vectors", store, next(store.iterdir()).name, use.stored, use.finite),
         Kind("teacher-texts.npy", teacher, "teacher-texts.npy", use.taught, use.same),
+    ]
+
+
+def _index_kinds(folder: Path) -> list[Kind]:
+    place, texts = folder / "index", corpus()[:60]
+    facts = [{"number": number, "even": number % 2 == 0} for number in range(60)]
+    index = Index.build(load().cut(0, 96), texts, place, metadata=facts, graph=True)
+    index.delete(["3", "4"])
+    (vectors,), (graph,) = (place / "vectors").glob("*.i8"), (place / "vectors").glob("*.usearch")
+    return [
+        Kind("index/index.json", place, "index.json", use.searched, use.hits, "json"),
+        Kind("index/texts.sqlite", place, "texts.sqlite", use.searched, use.hits, linked=False),
+        Kind("index/vectors", place, f"vectors/{vectors.name}", use.searched, use.hits),
+        Kind("index/graph", place, f"vectors/{graph.name}", use.searched, use.same),
     ]
 
 
@@ -171,10 +212,15 @@ def _command_kinds(folder: Path) -> list[Kind]:
     texts = folder / "texts"
     shutil.copytree(folder / "rows", texts)
     model = str(folder / "blocks")
+    index = ("index", "build", "--out", "made", "--cut", "0x32", "--column", "anchor")
     encode = ("encode", "--model", model, "--output", "vectors.npy", "--column", "anchor", "--input")
     return [
         Kind("described demitasse.json", folder / "blocks", "demitasse.json", use.described, use.sound, "json"),
         Kind("described elastic", folder / "elastic", "demitasse.json", use.described, use.sound, "json"),
+        *(
+            Kind(f"encode index {name}", texts, name, use.command(*index, name), use.finished, form)
+            for name, form in (("rows.jsonl", "lines"), ("rows.csv", "lines"))
+        ),
         *(
             Kind(f"encode {name}", texts, name, use.command(*encode, name), use.finished, form)
             for name, form in (("rows.jsonl", "lines"), ("rows.csv", "lines"), ("rows.parquet", "bytes"))

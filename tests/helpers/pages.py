@@ -24,6 +24,7 @@ import demitasse as dt
 from demitasse.cli.app import app, main
 
 HUB_NAME = "sentence-transformers/all-MiniLM-L6-v2"
+TEACHER = "nomic-ai/nomic-embed-text-v1.5"
 PROFILE = "research/results/profile-built-in.json"  # of the repository, so that a plan from it holds on any machine
 _CODE = re.compile(r"(<!-- not run: .*? -->\n)?```(\w*)\n(.*?)```", flags=re.DOTALL)
 
@@ -71,6 +72,15 @@ def prepare(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     articles = [{"id": number, "title": f"no. {number}", "body": text} for number, text in enumerate(zoo.sentences(50))]
     _write_lines(folder / "articles.jsonl", iter(articles))
     pq.write_table(pa.Table.from_pylist(articles), folder / "articles.parquet")
+    documents = [
+        {"id": f"d{number}", "text": text, "lang": "en", "year": 2000 + number}
+        for number, text in enumerate(zoo.sentences(40))
+    ]
+    _write_lines(folder / "docs.jsonl", iter(documents))
+    (folder / "beir").mkdir()
+    _write_lines(folder / "beir" / "corpus.jsonl", ({"_id": one["id"], "text": one["text"]} for one in documents))
+    _write_lines(folder / "beir" / "queries.jsonl", ({"_id": "q1", "text": text} for text in zoo.sentences(1)))
+    (folder / "beir" / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td0\t1\n")
     (folder / PROFILE).parent.mkdir(parents=True)
     shutil.copy(ROOT / PROFILE, folder / PROFILE)
     monkeypatch.setattr("demitasse.training.refine_exits.ORDER_STEPS", 3)
@@ -92,9 +102,9 @@ def run_page(text: str, model: Path, monkeypatch: pytest.MonkeyPatch) -> dict[st
     """Run all Python and every `demitasse …` line, in the order of the page; returns what the Python defined."""
     names: dict[str, Any] = {}
     handler = signal.getsignal(signal.SIGTERM)
-    for language, code in blocks(text.replace(HUB_NAME, str(model)), "python", "bash"):
+    for language, code in blocks(text.replace(HUB_NAME, str(model)).replace(TEACHER, str(model)), "python", "bash"):
         if language == "python":
-            exec(code, names)
+            exec(compile(code, "<page>", "exec", dont_inherit=True), names)  # without this file's future annotations
             continue
         for words in commands(f"```bash\n{code}```"):
             monkeypatch.setattr(sys, "argv", words)

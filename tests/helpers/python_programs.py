@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 OPTIONAL = (
     *("torch", "transformers", "safetensors", "accelerate", "peft", "onnx", "onnxscript"),
-    *("matplotlib", "pyarrow", "mteb", "sentence_transformers"),
+    *("matplotlib", "pyarrow", "mteb", "sentence_transformers", "starlette", "uvicorn", "usearch"),
+    *("langchain_core", "llama_index", "haystack", "chromadb", "lancedb", "qdrant_client", "psycopg", "pgvector"),
 )
 
 

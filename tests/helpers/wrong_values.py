@@ -74,7 +74,17 @@ class Call:
 
 def constructors() -> list[Call]:
     """Options and values."""
-    kinds = ("AdaptiveLayer", "AnglE", "CoSENT", "Elastic", "Espresso", "EspressoReleased", "InfoNCE", "Matryoshka")
+    kinds = (
+        "AdaptiveLayer",
+        "Aligned",
+        "AnglE",
+        "CoSENT",
+        "Elastic",
+        "Espresso",
+        "EspressoReleased",
+        "InfoNCE",
+        "Matryoshka",
+    )
     more = ("Matryoshka2d", "Principal", "Published", "Starbucks", "TwoDMSE", "TrainOptions", "Budget")
     made = [Call(kind, getattr(dt, kind)) for kind in (*kinds, *more, "MeasureOptions")]
     return [*made, Call("Cut", dt.Cut, 3, 64), Call("Cut.parse", dt.Cut.parse, "3x64"), Call("grid", dt.grid, [1], [8])]
@@ -133,6 +143,22 @@ def encoding(name: str, encoder: dt.Encoder, folder: Path) -> list[Call]:
     ]
 
 
+def indexing(encoder: dt.Encoder, folder: Path) -> list[Call]:
+    """What is asked of an index."""
+    index = dt.Index.build(encoder, ["a", "b"], folder / "index")
+    return [
+        Call("Scan", dt.Scan, "bits", 0.9, 30),
+        Call("Index.build", dt.Index.build, encoder, ["a", "b"], folder / "again", force=True, graph=False),
+        Call("Index.open", dt.Index.open, folder / "index", encoder),
+        Call("Index.search", index.search, "a", 1),
+        Call("Index.search_vectors", index.search_vectors, np.ones((1, 32)), 1),
+        Call("Index.add", index.add, ["c"]),
+        Call("Index.delete", index.delete, ["c"]),
+        Call("Index.rebuild", index.rebuild, encoder),
+        Call("Index.compact", index.compact, graph=False),
+    ]
+
+
 def work(encoder: dt.Encoder, folder: Path, model: Path, sentences: list[str]) -> list[Call]:
     """The calls that take long when they are right."""
     pairs = dt.read_pairs([("a cup", "a mug")] * 8)
@@ -141,6 +167,7 @@ def work(encoder: dt.Encoder, folder: Path, model: Path, sentences: list[str]) -
     none = {"fine": ("encoder=None", "options=None", "tasks=None", "texts=None", "compare=nothing")}
     return [
         Call("load", dt.load, model, device="cpu"),
+        Call("load_teacher", dt.load_teacher, encoder, model),
         Call("fit_exits", dt.fit_exits, encoder, sentences, order=False, refine=False),
         Call(
             "train",

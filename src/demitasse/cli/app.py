@@ -20,10 +20,13 @@ from demitasse.cli.encode import encode
 from demitasse.cli.eval import evaluate
 from demitasse.cli.export import export
 from demitasse.cli.fit import fit
+from demitasse.cli.index import index
 from demitasse.cli.info import info
 from demitasse.cli.measure import measure
 from demitasse.cli.plan import plan
 from demitasse.cli.report import report
+from demitasse.cli.search import search
+from demitasse.cli.serve import serve
 from demitasse.cli.train import train
 from demitasse.errors import DemitasseError, TrainingStopped, reason
 from demitasse.host.full_disk import is_full
@@ -46,6 +49,9 @@ app.command()(report)
 app.command()(info)
 app.command("cut")(cut_model)
 app.command()(export)
+app.add_typer(index, name="index")
+app.command()(search)
+app.command()(serve)
 app.command()(demo)
 
 

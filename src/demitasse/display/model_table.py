@@ -26,6 +26,7 @@ def describe(encoder: Encoder) -> dict[str, Any]:
         "max_tokens": encoder.reader.max_tokens,
         "prompts": dict(encoder.reader.prompts),
         "exits": encoder.exit_depths,
+        "teacher_space": None if encoder.teacher_space is None else encoder.teacher_space.described(),
         "source": encoder.record.get("source"),
         "objective": encoder.record.get("objective"),
         "data": encoder.record.get("data"),
@@ -50,6 +51,9 @@ def size_table(facts: dict[str, Any]) -> str:
     lines.append(f"runs on {facts['runs_on']}")
     if facts["prompts"]:
         lines.append("prompts: " + ", ".join(f"{name} {text!r}" for name, text in facts["prompts"].items()))
+    if facts["teacher_space"]:
+        teachers = (f"{one['name']} {one['weight']:.0%}" for one in facts["teacher_space"]["teachers"])
+        lines.append(f"aligned with {', '.join(teachers)}")
     widest = [size for size in facts["cuts"] if size["vector_bytes"] == 4 * facts["dims"]]
     # Models of earlier versions do not have the first.
     known = [{*one} for one in facts["held_out"].values()]

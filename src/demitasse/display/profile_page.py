@@ -137,7 +137,7 @@ def _use(profile: Profile) -> dict[str, Any]:
 
 def _facts(profile: Profile) -> list[tuple[str, str]]:
     """Everything that is known about how the profile was measured, in words."""
-    made = {name: value for name, value in profile.made.items() if name != "machine"}
+    made = {name: value for name, value in profile.made.items() if name not in ("machine", "index")}
     machine = profile.made.get("machine")
     details = machine if isinstance(machine, Mapping) else {}
     more = {name: value for name, value in details.items() if name not in ("processor", "cores")}

@@ -12,9 +12,10 @@ from rich.text import Text
 
 from demitasse.cut import Cut
 from demitasse.encoding.precision import PRECISIONS
-from demitasse.encoding.vectors import STORED
+from demitasse.encoding.vectors import STORED, index_bytes
 from demitasse.planning.budget import Budget
 from demitasse.planning.gate import Failure
+from demitasse.planning.index_cost import MILLION, index_costs
 from demitasse.planning.profile import MeasuredCut, Profile
 
 _OTHERS = "other models, full size"
@@ -100,6 +101,20 @@ def near_limit(budget: Budget, measured: MeasuredCut) -> list[str]:
     return warnings
 
 
+def said_index(profile: Profile, measured: MeasuredCut, documents: int | None, recall: float) -> list[str]:
+    """A sentence about the index of so many documents, if any were named."""
+    if documents is None:
+        return []
+    size = documents * index_bytes(measured.cut.dims) / 1e9
+    cost = index_costs(profile).get(measured.cut.dims)
+    how = (
+        "the profile does not say how long a search takes: measure again"
+        if cost is None
+        else f"about {cost.search_ms(documents, recall):,.1f} ms for a search with a recall of {recall:g}"
+    )
+    return [f"an index of {documents:,} documents takes {size:,.2f} GB without their texts; {how}"]
+
+
 def said_ties(tied: Sequence[MeasuredCut], best: MeasuredCut) -> list[str]:
     """A sentence about the depths that are as fast as the best one within the noise, if there are any."""
     if not tied:
@@ -118,6 +133,11 @@ def _notes(profile: Profile, kinds: Sequence[str]) -> list[str]:
         what_quality_is(profile),
         f"texts/s in batches of {profile.batch}; p50 and p95 for one text at a time; times within ±{noise}",
     ]
+    costs = index_costs(profile)
+    if costs:
+        each = [f"{cost.gigabytes(MILLION):.2f} GB, {cost.search_ms(MILLION):.1f} ms" for cost in costs.values()]
+        listed = "; ".join(f"{dims} dims {words}" for dims, words in zip(costs, each, strict=True))
+        lines.append(f"an index of a million texts, and a search of it: {listed}")
     if len(kinds) > 1:
         lines.append(f"{', '.join(kinds[1:])}: the quality with vectors stored this way instead of {kinds[0]}")
     return [*lines, "bold: no other row is at least as good in everything and better in something"]

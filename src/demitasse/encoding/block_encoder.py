@@ -17,16 +17,19 @@ from tokenizers import Tokenizer
 from demitasse.arguments import flag, path
 from demitasse.cut import Cut
 from demitasse.encoding.batching import pace, token_batches, windows
-from demitasse.encoding.block_files import TOKENIZER, Blocks, files_at
+from demitasse.encoding.block_files import SPACE, TOKENIZER, Blocks, files_at
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.fingerprints import fingerprint, reading
 from demitasse.encoding.finite import finite
 from demitasse.encoding.listed_files import ListedFiles
 from demitasse.encoding.manifest import Manifest, own_files
+from demitasse.encoding.mixed_depths import Axes, MixedTexts, axes_of, cut_rows, fronts, sliced
 from demitasse.encoding.ort_sessions import PROVIDERS, Values, choose_provider
 from demitasse.encoding.packed_tokens import Batch, PackedTokens
 from demitasse.encoding.pooling import Pooling, without_prompt
 from demitasse.encoding.reader import BatchTokenizer, Reader, fastest_tokenizer
+from demitasse.encoding.spaces import Space, chained, space_of
+from demitasse.encoding.teacher_space import TeacherSpace, read_back, written
 from demitasse.encoding.text_checks import checked
 from demitasse.encoding.token_tally import TokenTally
 from demitasse.encoding.tokenizer_errors import check_ids, told
@@ -35,6 +38,9 @@ from demitasse.errors import DeviceError, FolderError
 from demitasse.host.atomic import new_folder
 from demitasse.host.bundled import BUILT_IN
 from demitasse.host.machine import cores
+
+_PER_TOKEN = ("input_ids", "attention_mask", "pooled_mask")
+_PROBES = ((2, 3), (4, 5))  # texts and tokens, all different, so that a shape says what its axes count
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,6 +59,15 @@ class BlockEncoder(Encoder):
     def full(self) -> Cut:
         """The largest cut this encoder gives, and the one `encode` uses."""
         return Cut(self.layers, self.dims)
+
+    @property
+    def teacher_space(self) -> TeacherSpace | None:  # type: ignore[override]
+        """The space that it shares with its teachers, if it was aligned with any."""
+        teachers, files = self.manifest.teachers, self.blocks.files
+        if not teachers:
+            return None
+        widest = self.manifest.full.dims
+        return read_back(teachers, widest, files.read(SPACE), files.folder / SPACE).first(self.dims)
 
     @property
     def record(self) -> Mapping[str, Any]:  # type: ignore[override]
@@ -97,9 +112,23 @@ class BlockEncoder(Encoder):
     @cached_property
     def fingerprint(self) -> str:
         """Names everything that makes the vectors; the weights were fingerprinted when they were exported."""
-        tokenizer = self.blocks.files.read(TOKENIZER).decode()
         facts = [self.blocks.fingerprint, self.precision, str(self.full), repr(self.pooling)]
-        return fingerprint([*facts, reading(self.reader, tokenizer)])
+        return fingerprint([*facts, self._reading])
+
+    @cached_property
+    def space(self) -> Space:
+        """What its vectors have in common with those of all cuts of this model, and of the model it was made from."""
+        depths = tuple(self.manifest.space[: self.layers + 1])
+        if len(depths) <= self.layers:  # exported before a manifest named the space: the files stand for the weights
+            files = self.content
+            base = fingerprint([repr(self.pooling), files["embeddings.onnx"]])
+            own = ([files.get(f"layer_{depth}.onnx"), files[f"exit_{depth}.onnx"]] for depth in range(self.layers + 1))
+            depths = chained(base, map(fingerprint, own))
+        return space_of(depths, self._reading)
+
+    @property
+    def _reading(self) -> dict[str, Any]:
+        return reading(self.reader, self.blocks.files.read(TOKENIZER).decode())
 
     @property
     def content(self) -> dict[str, str]:
@@ -118,6 +147,8 @@ class BlockEncoder(Encoder):
         with new_folder(path("folder", folder), own_files, self.folder, force=flag("force", force)) as aside:
             for name in files_at(self.layers):
                 (aside / name).write_bytes(self.blocks.files.read(name))
+            if self.teacher_space is not None:
+                (aside / SPACE).write_bytes(written(self.teacher_space))
             manifest = self.manifest.narrowed(self.full, aside, self.max_seq_length).with_files()
             manifest.write()
             open_blocks(manifest)
@@ -163,15 +194,14 @@ class BlockEncoder(Encoder):
                 else:
                     ahead.append(_Window(batches, [pool.submit(embed, batch) for batch in batches], len(packed)))
                 if len(ahead) > 1:
-                    yield self._finite(ahead.popleft().vectors(cuts, advance))
+                    yield finite(ahead.popleft().vectors(cuts, advance), self._why_not_finite)
             while ahead:
-                yield self._finite(ahead.popleft().vectors(cuts, advance))
+                yield finite(ahead.popleft().vectors(cuts, advance), self._why_not_finite)
         finally:
             pool.shutdown(cancel_futures=True)  # after Ctrl-C, leave the rest
 
-    def _finite(self, vectors: dict[Cut, Vectors]) -> dict[Cut, Vectors]:
-        cause = "so its weights are damaged; copy or export the model again"
-        return finite(vectors, f"{self.name} in {self.precision}", lambda: cause)
+    def _why_not_finite(self) -> tuple[str, str]:
+        return f"{self.name} in {self.precision}", "so its weights are damaged; copy or export the model again"
 
     def _embed(self, batch: Batch, cuts: Sequence[Cut], prompt_tokens: int) -> dict[Cut, Vectors]:
         values = {"input_ids": batch.ids, "attention_mask": batch.mask}
@@ -185,6 +215,55 @@ class BlockEncoder(Encoder):
             if depth in depths:
                 embeddings[depth] = self._checked(depth, self.blocks.run(f"exit_{depth}", values, "embedding"))
         return {cut: unit_length(embeddings[cut.layers][:, : cut.dims]) for cut in cuts}
+
+    def _embed_mixed(self, texts: MixedTexts) -> Vectors:
+        order, widest = texts.order, max(cut.dims for cut in texts.cuts)
+        cuts, lengths = [texts.cuts[index] for index in order], texts.packed.lengths[order]
+        batch = self.reader.padded(texts.packed, order)  # type: ignore[arg-type]
+        values: Values = {"input_ids": batch.ids, "attention_mask": batch.mask, "pooled_mask": batch.mask}
+        if texts.prompt_tokens.any():
+            values["pooled_mask"] = without_prompt(batch.mask, texts.prompt_tokens[order][:, None])
+        values.update(self.blocks.run("embeddings", values, "hidden"))
+        vectors = np.zeros((len(order), widest), np.float32)
+        for front in fronts([cut.layers for cut in cuts], lengths):
+            if front.depth:
+                values["hidden"] = self.blocks.run(f"layer_{front.depth}", values, "next_hidden")["next_hidden"]
+            if front.staying < front.reaching:
+                leaving = slice(front.staying, front.reaching)
+                seen = {name: values[name][leaving] for name in ("hidden", "attention_mask", "pooled_mask")}
+                embeddings = self._checked(front.depth, self.blocks.run(f"exit_{front.depth}", seen, "embedding"))
+                cut_rows(embeddings, cuts[leaving], vectors, order[leaving])
+            if 0 < front.staying < front.reaching:
+                values = self._front(values, front.staying, front.tokens)
+        return finite({max(cuts): vectors}, self._why_not_finite)[max(cuts)]
+
+    def _front(self, values: Values, texts: int, tokens: int) -> Values:
+        """What the next layer is given for the first `texts` and `tokens`."""
+        axes = self._value_axes
+        if axes is not None:
+            return sliced(values, axes, texts, tokens)
+        # Of a value whose axes are not known no part can be taken, but it can be computed again for fewer texts.
+        fewer = sliced(values, dict.fromkeys(_PER_TOKEN, ("texts", "tokens")), texts, tokens)
+        hidden = np.ascontiguousarray(values["hidden"][:texts, :tokens])
+        return {**fewer, **self.blocks.run("embeddings", fewer, "hidden"), "hidden": hidden}
+
+    @cached_property
+    def _value_axes(self) -> dict[str, Axes] | None:
+        """What the axes of each value count that blocks pass on; `None` where that is not clear for one of them."""
+        shapes = []
+        for texts, tokens in _PROBES:
+            mask = np.ones((texts, tokens), np.int64)
+            mask[0, -1] = 0
+            values = {
+                "input_ids": np.full_like(mask, self.reader.empty_id),
+                "attention_mask": mask,
+                "pooled_mask": mask,
+            }
+            values.update(self.blocks.run("embeddings", values, "hidden"))
+            shapes.append({name: value.shape for name, value in values.items()})
+        found = {name: axes_of(shapes[0][name], shapes[1][name], _PROBES) for name in shapes[0]}
+        known = {name: axes for name, axes in found.items() if axes is not None}
+        return known if len(known) == len(found) else None
 
     def _checked(self, depth: int, values: Values) -> Vectors:
         """The embeddings among the outputs of an exit; fewer dims than the manifest promises are refused."""

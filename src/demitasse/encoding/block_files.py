@@ -4,6 +4,7 @@
                                       they pass on)
     exit_0.onnx, exit_1.onnx …        from the token states at a depth to the embedding
     tokenizer.json                    the tokenizer
+    space.bin                         the map from the teachers' vectors, if the model was aligned with any
     demitasse.json                    what the folder is (see manifest.py)
 
 Every block carries the fingerprint of the weights, so that blocks of two models are never mixed.
@@ -23,6 +24,7 @@ from demitasse.errors import DeviceError, FolderError, reason
 
 FINGERPRINT = "demitasse.fingerprint"
 TOKENIZER = "tokenizer.json"
+SPACE = "space.bin"
 
 
 def names_at(depth: int) -> list[str]:
@@ -95,7 +97,12 @@ class Blocks:
         carried = session.get_modelmeta().custom_metadata_map.get(FINGERPRINT)
         if carried != self.fingerprint:
             raise FolderError(
-                f"{path} belongs to another model (its fingerprint is {carried or 'missing'}, the folder's is "
-                f"{self.fingerprint}); copy or export the model again"
+                f"{path} belongs to another model (its fingerprint is {_on_one_line(carried or 'missing')}, the "
+                f"folder's is {_on_one_line(self.fingerprint)}); copy or export the model again"
             )
         return session
+
+
+def _on_one_line(text: str) -> str:
+    """A fingerprint as it is; what a damaged file has in its place, without line breaks and not too long."""
+    return ascii(text)[1:-1][:64]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
@@ -16,15 +15,18 @@ from demitasse.arguments import flag
 from demitasse.cut import Cut, cuts_of
 from demitasse.encoding.batching import pace, windows
 from demitasse.encoding.exits import depth_spans
+from demitasse.encoding.mixed_depths import MixedTexts
 from demitasse.encoding.pooling import Pooling
 from demitasse.encoding.reader import Reader
 from demitasse.encoding.similarity import similarity, similarity_pairwise
+from demitasse.encoding.spaces import Space
+from demitasse.encoding.teacher_space import TeacherSpace
 from demitasse.encoding.text_checks import checked, text_series
 from demitasse.encoding.token_tally import OnLong, TokenTally
 from demitasse.encoding.vectors import Vectors
 from demitasse.errors import CutError
 from demitasse.extras import TENSORS, need
-from demitasse.host.progress import progress_bar
+from demitasse.host.progress import progress_over
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,6 +50,7 @@ class Encoder(ABC):
     dims: int
     record: Mapping[str, Any]  # where it comes from, what was fitted or trained
     folder: Path | None  # it was loaded from
+    teacher_space: TeacherSpace | None  # that it shares with its teachers, if it was aligned with any
 
     @property
     @abstractmethod
@@ -106,6 +109,11 @@ class Encoder(ABC):
         dims is part of it.
         """
 
+    @property
+    @abstractmethod
+    def space(self) -> Space:
+        """What its vectors have in common with those of every cut of the same model: those can be compared."""
+
     @abstractmethod
     def model_bytes(self, cut: Cut) -> int:
         """How many bytes of weights are needed to run `cut`."""
@@ -128,6 +136,10 @@ class Encoder(ABC):
         self, texts: Iterable[str], cuts: Sequence[Cut], prefix: str, tally: TokenTally, advance: Callable[[int], None]
     ) -> Iterator[dict[Cut, Vectors]]:
         """The vectors of each window of `texts`, with `prefix` before each, at each of `cuts`."""
+
+    @abstractmethod
+    def _embed_mixed(self, texts: MixedTexts) -> Vectors:
+        """The vector of each text at its own cut, in one batch; what is beyond its dims is 0."""
 
     @abstractmethod
     def save(self, folder: str | Path, *, force: bool = False) -> None:
@@ -356,7 +368,7 @@ class Encoder(ABC):
         wanted = sorted({cut.within(self.full) for cut in cuts})
         parts: dict[Cut, list[Vectors]] = {cut: [] for cut in wanted}
         runner, column = self.cut(layers=wanted[-1].layers), text_series(texts)
-        with _progress(column, progress) as advance:
+        with progress_over("encoding", column, show=progress) as advance:
             for vectors in runner._embed_windows(column, wanted, prefix, tally, advance):
                 for cut, of_window in vectors.items():
                     parts[cut].append(of_window)
@@ -365,7 +377,7 @@ class Encoder(ABC):
     def _one_by_one(
         self, texts: Iterable[str], prefix: str, tally: TokenTally, *, progress: bool | None
     ) -> Iterator[Vectors]:
-        with _progress(texts, progress) as advance:
+        with progress_over("encoding", texts, show=progress) as advance:
             for vectors in self._embed_windows(texts, [self.full], prefix, tally, advance):
                 yield from vectors[self.full]
         tally.warn(self.max_seq_length, stacklevel=3)
@@ -383,12 +395,3 @@ class Encoder(ABC):
 
 def _joined(parts: list[Vectors], dims: int) -> Vectors:
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, dims), np.float32), *parts])
-
-
-def _progress(
-    texts: Iterable[str],
-    show: bool | Callable[[int], None] | None,  # noqa: FBT001
-) -> AbstractContextManager[Callable[[int], None]]:
-    if callable(show):
-        return nullcontext(show)
-    return progress_bar("encoding", len(texts) if isinstance(texts, Sized) else None, show=show)

@@ -9,10 +9,13 @@ from pathlib import Path
 
 from demitasse.arguments import text
 from demitasse.encoding.block_encoder import open_blocks
+from demitasse.encoding.checked_encoder import checked_encoder
 from demitasse.encoding.encoder import Encoder
+from demitasse.encoding.joint_encoder import JointEncoder
 from demitasse.encoding.listed_files import is_replaced
 from demitasse.encoding.manifest import Manifest
-from demitasse.errors import FolderError, shown
+from demitasse.encoding.teacher_space import SpaceTeacher
+from demitasse.errors import DataError, FolderError, shown
 from demitasse.extras import TORCH, need
 from demitasse.host.bundled import BUILT_IN
 from demitasse.host.leftovers import is_moved_aside
@@ -56,6 +59,51 @@ def load(
     if max_seq_length is not None:
         encoder = encoder._limited_to(max_seq_length)
     return encoder if count is None else encoder._on_threads(count)
+
+
+def load_teacher(
+    encoder: Encoder, *teachers: str | Path, device: str | None = None, dtype: str | None = None
+) -> Encoder:
+    """The teachers that `encoder` was aligned with, as an encoder whose vectors lie in its space: the next size up.
+
+    So documents that the teachers encode can be searched with queries that `encoder` encodes, at any cut. `teachers`
+    are their folders or hub names, in the order in which `Aligned` was given them; without any, the names that the
+    model has recorded. A single teacher on torch can be saved, cut in dims and exported like any encoder.
+
+    >>> from demitasse import Aligned, TrainOptions, read_pairs, train
+    >>> options = TrainOptions(steps=2, batch=16)
+    >>> aligned = train(encoder, read_pairs(sentences), Aligned(teachers=str(folder)), out=out, options=options)
+    >>> documents = load_teacher(aligned, folder, device="cpu").encode_document(["a ristretto", "a lungo"])
+    >>> aligned.similarity(aligned.cut(layers=1).encode_query(["a small cup"]), documents).shape
+    (1, 2)
+    """
+    space = checked_encoder(encoder).teacher_space
+    if space is None:
+        raise DataError(
+            f"{encoder.name} was not aligned with teachers, so it shares no space with any; train it with Aligned"
+        )
+    given = teachers or tuple(teacher.name for teacher in space.teachers)
+    if len(given) != len(space.teachers):
+        names = ", ".join(teacher.name for teacher in space.teachers)
+        raise DataError(f"{len(given)} teachers were given, and {encoder.name} has {len(space.teachers)}: {names}")
+    parts = tuple(_teacher(one, known, device, dtype) for one, known in zip(given, space.teachers, strict=True))
+    if len(parts) > 1 or parts[0].runtime != "torch":
+        return JointEncoder(parts, space)
+    from demitasse.torch_model.in_space import in_space
+    from demitasse.torch_model.torch_encoder import TorchEncoder
+
+    assert isinstance(parts[0], TorchEncoder)
+    return in_space(parts[0], space)
+
+
+def _teacher(given: str | Path, known: SpaceTeacher, device: str | None, dtype: str | None) -> Encoder:
+    encoder = load(given, device=device)
+    if encoder.fingerprint != known.fingerprint:
+        raise FolderError(
+            f"{given} is not the {known.name} that the model was aligned with (its fingerprint is "
+            f"{encoder.fingerprint[:12]}…, not {known.fingerprint[:12]}…); give the folder or hub name of that one"
+        )
+    return encoder if dtype is None else load(given, device=device, dtype=dtype)
 
 
 def _open(model: str | Path | None, device: str | None, dtype: str | None) -> Encoder:

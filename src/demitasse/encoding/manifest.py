@@ -6,11 +6,13 @@
                             where the model comes from, what was fitted or trained
 
 A model on torch adds `head` (the steps that depths without an exit use) and `matryoshka_dimensions` (the dims worth
-offering). An export adds `kind` ("blocks" or "onnx"), `fingerprint`, `precision`, `architecture`, `pooling`, `reader`
-(how texts are read) and `against_torch` (how the export compared with torch).
+offering). An export adds `kind` ("blocks" or "onnx"), `fingerprint`, `space` (which vectors its own may be compared
+with), `precision`, `architecture`, `pooling`, `reader` (how texts are read) and `against_torch` (how the export
+compared with torch).
 
-Both have `files` (the bytes of every file of the folder but the manifest) and `sha256` (the hash of each). Folders
-written before there were hashes are checked by what they have.
+Both have `teacher_space` where the model shares one with teachers: their names, fingerprints, weights and prompts. Both
+have `files` (the bytes of every file of the folder but the manifest) and `sha256` (the hash of each). Folders written
+before there were hashes are checked by what they have.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,7 @@ from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.fingerprints import fingerprint
 from demitasse.encoding.pooling import Pooling
 from demitasse.encoding.precision import PRECISIONS
+from demitasse.encoding.teacher_space import SpaceTeacher, teachers_in
 from demitasse.errors import FolderError
 from demitasse.host.fields import Fields
 from demitasse.host.json_files import read_json, write_json
@@ -41,7 +45,10 @@ _MOST_TOKENS = 1 << 30  # of a text, and in a vocabulary
 
 @dataclass(frozen=True, eq=False)
 class Manifest:
-    """The manifest of `folder`; `fields` are what its file holds, in order."""
+    """The manifest of `folder`; `fields` are what its file holds, in order.
+
+    What every call of `encode` asks for is checked and read once.
+    """
 
     folder: Path
     fields: Mapping[str, Any]
@@ -82,6 +89,7 @@ class Manifest:
             "data": record.get("data"),
             "source": record.get("source"),
             "matryoshka_dimensions": usual_dims(full.dims),
+            **_space(encoder),
         }
         return cls(folder, fields)
 
@@ -94,6 +102,7 @@ class Manifest:
             "kind": kind,
             "demitasse": __version__,
             "fingerprint": fingerprint([precision, encoder.fingerprint]),
+            "space": list(encoder.space.depths),
             "precision": precision,
             "full": str(encoder.full),
             "architecture": encoder.architecture,
@@ -101,6 +110,7 @@ class Manifest:
             "reader": {key: _plain(getattr(encoder.reader, key)) for key in _READING},
             "exits": encoder.exit_depths,
             **{key: encoder.record.get(key) for key in RECORD},
+            **_space(encoder),
         }
         return cls(folder, fields)
 
@@ -137,11 +147,11 @@ class Manifest:
 
     def check(self) -> None:
         """Refuse a manifest with a field that cannot be used, at once and not when it is first needed."""
-        _ = self.full, self.exits, self.record, self.sha256
+        _ = self.full, self.exits, self.record, self.sha256, self.teachers
         if self.kind is None:
             _ = self.head, self.files if self.lists_files else {}
         else:
-            _ = self.fingerprint, self.precision, self.architecture, self.pooling, self.reading, self.files
+            _ = self.fingerprint, self.space, self.precision, self.architecture, self.pooling, self.reading, self.files
 
     def write(self) -> None:
         """Write it into its folder."""
@@ -152,17 +162,17 @@ class Manifest:
         """`blocks` or `onnx` for an export; `None` for a model on torch."""
         return self._fields.choice("kind", ("blocks", "onnx")) if self._fields.has("kind") else None
 
-    @property
+    @cached_property
     def full(self) -> Cut:
         """The largest cut the folder gives."""
         return self._fields.cut("full")
 
-    @property
+    @cached_property
     def exits(self) -> list[int]:
         """The depths that have an exit of their own."""
         return self._fields.wholes("exits", most=self.full.layers)
 
-    @property
+    @cached_property
     def record(self) -> dict[str, Any]:
         """Where the model comes from, what was fitted or trained; without what is unknown."""
         for name in ("objective", "source"):
@@ -175,6 +185,11 @@ class Manifest:
             if entry.has("held_out"):
                 entry.number_of("held_out")
         return {key: self.fields[key] for key in RECORD if self.fields.get(key)}
+
+    @property
+    def teachers(self) -> tuple[SpaceTeacher, ...]:
+        """The teachers whose space the model shares; none if it has no such space."""
+        return teachers_in(self._fields.inside("teacher_space")) if self._fields.has("teacher_space") else ()
 
     @property
     def head(self) -> list[str | None]:
@@ -191,11 +206,16 @@ class Manifest:
         return self._fields.text("fingerprint")
 
     @property
+    def space(self) -> list[str]:
+        """A fingerprint for each depth of the model that was exported; none in an export that does not say."""
+        return self._fields.texts("space") if self._fields.has("space") else []
+
+    @cached_property
     def precision(self) -> str:
         """The number format of the exported weights."""
         return self._fields.choice("precision", PRECISIONS)
 
-    @property
+    @cached_property
     def architecture(self) -> str:
         """The class of the model that was exported, such as `BertModel`."""
         return self._fields.text("architecture")
@@ -269,6 +289,10 @@ def sha256_of(path: Path) -> str:
 def _cuts_within(full: Cut, fitted: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The entries of cuts that were fitted which fit inside `full`."""
     return [entry for entry in fitted if Cut.parse(entry["cut"]).fits(full)]
+
+
+def _space(encoder: Encoder) -> dict[str, Any]:
+    return {} if encoder.teacher_space is None else {"teacher_space": encoder.teacher_space.described()}
 
 
 def _plain(value: Any) -> Any:

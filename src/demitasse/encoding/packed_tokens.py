@@ -54,6 +54,25 @@ class PackedTokens:
         whole = np.concatenate([part.whole_lengths for part in parts])
         return cls(np.concatenate([part.ids for part in parts]), np.cumsum(lengths) - lengths, lengths, whole)
 
+    def part(self, begin: int, end: int) -> PackedTokens:
+        """The texts from `begin` to `end`."""
+        if begin == 0 and end == len(self):
+            return self
+        first = int(self.starts[begin])
+        ids = self.ids[first : int(self.starts[end - 1] + self.lengths[end - 1])]
+        return PackedTokens(ids, self.starts[begin:end] - first, self.lengths[begin:end], self.whole_lengths[begin:end])
+
+    def chosen(self, indices: Sequence[int] | npt.NDArray[np.int64]) -> PackedTokens:
+        """Some of the texts, in this order; their ids stay where they are."""
+        return PackedTokens(self.ids, self.starts[indices], self.lengths[indices], self.whole_lengths[indices])
+
+    def ordered(self, order: npt.NDArray[np.int64]) -> PackedTokens:
+        """All the texts in another order, their ids too."""
+        lengths = self.lengths[order]
+        starts = np.cumsum(lengths) - lengths
+        sources = np.arange(len(self.ids)) + np.repeat(self.starts[order] - starts, lengths)
+        return PackedTokens(self.ids[sources], starts, lengths, self.whole_lengths[order])
+
     @property
     def truncated(self) -> npt.NDArray[np.bool_]:
         """Whether each text was truncated."""

@@ -73,7 +73,7 @@ class Pooling:
         return {"embedding_dimension": width, "pooling_mode": names, **tail}
 
 
-def without_prompt(mask: Ids, prompt_tokens: int) -> Ids:
+def without_prompt(mask: Ids, prompt_tokens: int | Ids) -> Ids:
     """`mask` (B, T) less the first `prompt_tokens` real tokens of each text; a text that is all prompt keeps its own.
 
     Padding may be on either side. `torch_model.torch_pooling.without_prompt` is the same for tensors.

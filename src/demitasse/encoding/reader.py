@@ -14,7 +14,7 @@ from demitasse.encoding.packed_tokens import Batch, PackedTokens
 from demitasse.encoding.prompts import literal_prompt, prompt_text
 from demitasse.encoding.tokenizer_errors import told
 from demitasse.encoding.word_cache import WordCache, word_cache_for
-from demitasse.errors import DataError
+from demitasse.errors import DataError, shown
 
 
 def _tokenize_alone() -> None:
@@ -36,6 +36,13 @@ class BatchTokenizer(Protocol):
 
     def prompt_length(self, prompt: str) -> int:
         """How many leading tokens of a text the prompt takes."""
+
+    @property
+    def vocabulary_size(self) -> int:
+        """How many token ids there are."""
+
+    def vocabulary(self) -> dict[str, int]:
+        """Every token with its id."""
 
     def limited(self, max_tokens: int) -> Self:
         """The same tokenizer, truncating at `max_tokens`."""
@@ -63,6 +70,15 @@ class RustTokenizer:
             encoding = self.tokenizer.encode(prompt)
         return len(encoding.ids) - (encoding.special_tokens_mask[-1] if encoding.ids else 0)
 
+    @property
+    def vocabulary_size(self) -> int:
+        """How many token ids there are."""
+        return int(self.tokenizer.get_vocab_size(with_added_tokens=True))
+
+    def vocabulary(self) -> dict[str, int]:
+        """Every token with its id."""
+        return dict(self.tokenizer.get_vocab(with_added_tokens=True))
+
     def limited(self, max_tokens: int) -> RustTokenizer:
         """The same tokenizer, truncating at `max_tokens`."""
         tokenizer = Tokenizer.from_str(self.tokenizer.to_str())  # a copy, since the limit is stored inside it
@@ -71,7 +87,10 @@ class RustTokenizer:
 
 
 def fastest_tokenizer(tokenizer: Tokenizer, max_tokens: int, direction: str = "right") -> BatchTokenizer:
-    """`tokenizer` with a word cache where its kind allows one, which is much faster; else as it is."""
+    """`tokenizer` with a word cache where its kind allows one, which is much faster; else as it is.
+
+    Its limits are set, so it should be no one else's.
+    """
     cached = word_cache_for(tokenizer, max_tokens, direction)
     if cached is not None:
         return cached
@@ -112,6 +131,28 @@ class Reader:
         # A tokenizer without special tokens gives none for an empty text, but the model needs at least one.
         return self.tokenizer.tokenize(prompted).without_empty(self.empty_id)
 
+    def read_ids(self, texts: Sequence[Sequence[int]], prompt: str = "") -> PackedTokens:
+        """The same for texts given as token ids of this tokenizer, without special tokens, which are added."""
+        empty, one, prompted = (self.tokenizer.tokenize([text]).ids_of(0) for text in ("", "a", prompt))
+        count = next(
+            (at for at, (ours, theirs) in enumerate(zip(empty, one, strict=False)) if ours != theirs), len(empty)
+        )
+        before, after = prompted[: len(prompted) - len(empty) + count], empty[count:]
+        room = max(0, self.max_tokens - len(before) - len(after))
+        size = self.tokenizer.vocabulary_size
+        for index, ids in enumerate(texts):
+            wrong = [token for token in ids if type(token) is not int or not 0 <= token < size]
+            if wrong:
+                raise DataError(
+                    f"text {index} has the token id {shown(wrong[0])}, and this model's tokenizer has 0 to {size - 1}; "
+                    "send the text itself, or ids made by that tokenizer"
+                )
+        packed = PackedTokens.of(
+            [[*before, *ids[:room], *after] for ids in texts],
+            [len(before) + len(ids) + len(after) for ids in texts],
+        )
+        return packed.without_empty(self.empty_id)
+
     def limited(self, max_tokens: int) -> Reader:
         """The same reader, truncating texts at `max_tokens`, which is less than it takes now."""
         least = int(self.tokenizer.tokenize([""]).lengths[0]) + 1  # a limit below the special tokens would be ignored
@@ -121,7 +162,7 @@ class Reader:
             number = 0
         if not least <= number <= self.max_tokens:
             raise DataError(
-                f"max_seq_length {max_tokens!r} cannot be used; this model takes a whole number from {least} (its "
+                f"max_seq_length {shown(max_tokens)} cannot be used; this model takes a whole number from {least} (its "
                 f"special tokens and one more) to {self.max_tokens}"
             )
         return replace(self, tokenizer=self.tokenizer.limited(number), max_tokens=number)

@@ -64,6 +64,15 @@ def vector_bytes(dims: int, kind: str) -> int:
     return columns(dims, kind) * STORAGE_TYPES[check_kind(kind)].itemsize
 
 
+def index_bytes(dims: int) -> int:
+    """How many bytes an index takes for a vector of `dims`: int8 and sign bits, two scales and the row of its text.
+
+    >>> index_bytes(384), index_bytes(64)
+    (448, 88)
+    """
+    return dims + 8 * -(-dims // 64) + 16
+
+
 def store(vectors: npt.ArrayLike, kind: str) -> Stored:
     """`vectors` stored as `kind`: "float32", "float16", "int8" or "binary".
 

@@ -11,7 +11,6 @@ secret, so that nobody can make such words on purpose to slow others down.
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import string
@@ -22,6 +21,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from demitasse.encoding.packed_tokens import PackedTokens
 from demitasse.encoding.tokenizer_errors import told
@@ -32,6 +34,7 @@ LETTERS = 16_000_000  # bytes of those words, likewise
 CHUNK = 1 << 18  # bytes of text looked up at a time: the arrays made from them fit the processor's cache
 FEW = 24  # with fewer texts, the tokenizer itself is faster
 _SLOTS_BITS = 20
+_WORD_BY_WORD = (BertNormalizer, BertPreTokenizer, WordPiece)
 _SPREAD = 0x9E3779B97F4A7C15  # multiplies a hash to choose its slot
 # What a byte is to a word: part of one, a gap between two (a space, the end of a text), or a word by itself.
 _PART, _GAP, _MARK = 0, 1, 2
@@ -69,6 +72,15 @@ class WordCache:
     def prompt_length(self, prompt: str) -> int:
         """How many leading tokens of a text the prompt takes."""
         return int(self.tokenize([prompt]).lengths[0]) - len(self._last)
+
+    @property
+    def vocabulary_size(self) -> int:
+        """How many token ids there are."""
+        return int(self._tokenizer.get_vocab_size(with_added_tokens=True))
+
+    def vocabulary(self) -> dict[str, int]:
+        """Every token with its id."""
+        return dict(self._tokenizer.get_vocab(with_added_tokens=True))
 
     def settings(self) -> dict[str, Any]:
         """What another process needs to make the same cache."""
@@ -284,18 +296,23 @@ def _chunks(texts: list[str]) -> Iterator[tuple[bytes, list[str]]]:
     yield "\0".join(texts[begin:]).encode(), texts[begin:]
 
 
+def tokenizes_words(tokenizer: Tokenizer) -> bool:
+    """Whether it tokenizes each word on its own, as the BERT family does."""
+    parts = (tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.model)
+    if not all(isinstance(part, kind) for part, kind in zip(parts, _WORD_BY_WORD, strict=True)):
+        return False
+    return not any(" " in token.content for token in tokenizer.get_added_tokens_decoder().values())
+
+
 def word_cache_for(tokenizer: Tokenizer, max_tokens: int, direction: str = "right") -> WordCache | None:
-    """`tokenizer` with a cache of words, if it tokenizes each word on its own; else `None`."""
-    written: dict[str, Any] = json.loads(tokenizer.to_str())
-    kinds = [(written[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
-    if kinds != ["BertNormalizer", "BertPreTokenizer", "WordPiece"] or direction != "right":
+    """`tokenizer`, from now on the cache's own, with a cache of words if it tokenizes each on its own; else `None`."""
+    if direction != "right" or not tokenizes_words(tokenizer):
         return None
-    if any(" " in token["content"] for token in written["added_tokens"]):
-        return None
-    bare = Tokenizer.from_str(json.dumps({**written, "truncation": None, "padding": None}))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
     # One ordinary word shows where the special tokens go.
-    probe = bare.encode("a")
+    probe = tokenizer.encode("a")
     inner = [index for index, special in enumerate(probe.special_tokens_mask) if not special]
-    if not inner or probe.ids[inner[0] : inner[-1] + 1] != bare.encode("a", add_special_tokens=False).ids:
+    if not inner or probe.ids[inner[0] : inner[-1] + 1] != tokenizer.encode("a", add_special_tokens=False).ids:
         return None
-    return WordCache(bare, max_tokens, probe.ids[: inner[0]], probe.ids[inner[-1] + 1 :])
+    return WordCache(tokenizer, max_tokens, probe.ids[: inner[0]], probe.ids[inner[-1] + 1 :])

@@ -21,17 +21,29 @@ import tempfile
 import threading
 import weakref
 from contextlib import suppress
+from dataclasses import replace
 from typing import IO
 
 import numpy as np
 from tokenizers import Tokenizer
 
 from demitasse.encoding.packed_tokens import PackedTokens
+from demitasse.encoding.reader import Reader
 from demitasse.encoding.word_cache import WordCache, word_cache_for
+from demitasse.host.machine import cores
 
 # The number of the question, the number of texts, and their bytes (to a process) or their tokens (from it).
 _SIZES = struct.Struct("<QQQ")
 _READY = b"!"
+MAX_PROCESSES = 8  # and at most half as many as there are cores
+
+
+def helped(reader: Reader) -> Reader:
+    """`reader`, with other processes doing the tokenizing where there are cores to spare."""
+    processes = min(MAX_PROCESSES, cores() // 2)
+    if not isinstance(reader.tokenizer, WordCache) or processes < 1:
+        return reader
+    return replace(reader, tokenizer=WordProcesses(reader.tokenizer, processes))
 
 
 class WordProcesses:
@@ -74,6 +86,15 @@ class WordProcesses:
     def prompt_length(self, prompt: str) -> int:
         """How many leading tokens of a text the prompt takes."""
         return self._words.prompt_length(prompt)
+
+    @property
+    def vocabulary_size(self) -> int:
+        """How many token ids there are."""
+        return self._words.vocabulary_size
+
+    def vocabulary(self) -> dict[str, int]:
+        """Every token with its id."""
+        return self._words.vocabulary()
 
     def limited(self, max_tokens: int) -> WordProcesses:
         """The same number of processes, truncating at `max_tokens`."""

@@ -122,10 +122,10 @@ def _pair_task(path: Path, name: str, group: str | None = None) -> PairTask:
 
 
 def _beir_task(folder: Path) -> SearchTask:
-    documents, queries = _by_id(folder, "corpus"), _by_id(folder, "queries")
+    documents, queries = beir_rows(folder, "corpus"), beir_rows(folder, "queries")
     numbers = {document: number for number, document in enumerate(documents)}
     judged: dict[str, dict[int, float]] = {}
-    for line, query, document, grade in _judgements(folder):
+    for line, query, document, grade in beir_judgements(folder):
         for known, file, wanted in ((queries, "queries", query), (numbers, "corpus", document)):
             if wanted not in known:
                 raise DataError(f"{line} names {wanted!r}, which is not in {file}.jsonl; add it or remove the line")
@@ -137,31 +137,46 @@ def _beir_task(folder: Path) -> SearchTask:
     return SearchTask(
         name,
         name,
-        # The title comes before the text, as BEIR gives documents to encoders.
-        tuple(checked(f"{row.get('title') or ''} {row['text']}".strip() for row in documents.values())),
+        tuple(checked(beir_text(row) for row in documents.values())),
         tuple(checked(queries[query]["text"] for query in asked)),
         tuple(judged[query] for query in asked),
         tuple(_answer(queries[query]) for query in asked),
     )
 
 
-def _by_id(folder: Path, name: str) -> dict[str, Mapping[str, Any]]:
-    """The rows of one of the files of a BEIR folder, each with its `_id` and `text`."""
-    path = _file(folder, name)
+def beir_rows(folder: Path, name: str) -> dict[str, Mapping[str, Any]]:
+    """The rows of `corpus` or `queries` of a BEIR folder by their `_id`, each with a `text`."""
+    by_id: dict[str, Mapping[str, Any]] = {}
+    for line, row in each_beir_row(folder, name):
+        if str(row["_id"]) in by_id:
+            raise DataError(f"{line} repeats the '_id' {row['_id']!r}; give each row its own")
+        by_id[str(row["_id"])] = row
+    if not by_id:
+        raise DataError(f"{beir_file(folder, name)} has no rows; give a file with at least one")
+    return by_id
+
+
+def each_beir_row(folder: Path, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The rows of `corpus` or `queries` one by one, each with where it is."""
+    path = beir_file(folder, name)
     if path is None:
         raise DataError(f"the folder {folder} has no {name}.jsonl; a search task needs corpus.jsonl and queries.jsonl")
-    by_id: dict[str, Mapping[str, Any]] = {}
     for line, row in records(path, path.name):
         if isinstance(row, BadRowError):
             raise DataError(f"{path} {line}: {row}; fix the row")
         if not isinstance(row, Mapping) or "_id" not in row or not isinstance(row.get("text"), str):
             raise DataError(f"{path} {line} has no '_id' or no 'text' that is a string; give every row both")
-        if str(row["_id"]) in by_id:
-            raise DataError(f"{path} {line} repeats the '_id' {row['_id']!r}; give each row its own")
-        by_id[str(row["_id"])] = row
-    if not by_id:
-        raise DataError(f"{path} has no rows; give a file with at least one")
-    return by_id
+        yield f"{path} {line}", row
+
+
+def beir_file(folder: Path, name: str) -> Path | None:
+    """The file `corpus` or `queries` of a folder, with any suffix; None if it has none."""
+    return _file(folder, name)
+
+
+def beir_text(row: Mapping[str, Any]) -> str:
+    """What is encoded of a document: its title before its text, as BEIR gives documents to encoders."""
+    return f"{row.get('title') or ''} {row['text']}".strip()
 
 
 def _answer(row: Mapping[str, Any]) -> str | None:
@@ -170,7 +185,7 @@ def _answer(row: Mapping[str, Any]) -> str | None:
     return answer if isinstance(answer, str) else None
 
 
-def _judgements(folder: Path) -> Iterator[tuple[str, str, str, float]]:
+def beir_judgements(folder: Path) -> Iterator[tuple[str, str, str, float]]:
     """The file and line, the query, the document and the grade of every judgement with a grade above 0."""
     path = next((folder / name for name in _JUDGEMENTS if (folder / name).is_file()), None)
     if path is None:

@@ -18,12 +18,13 @@ from demitasse._version import __version__
 from demitasse.arguments import choice, flag, path
 from demitasse.cut import Cut
 from demitasse.encoding.block_encoder import open_blocks
-from demitasse.encoding.block_files import FINGERPRINT, TOKENIZER, names_at
+from demitasse.encoding.block_files import FINGERPRINT, SPACE, TOKENIZER, names_at
 from demitasse.encoding.checked_encoder import checked_encoder
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.manifest import Manifest, own_files
 from demitasse.encoding.ort_sessions import Values, run_model
 from demitasse.encoding.precision import EXPORT_FORMATS
+from demitasse.encoding.teacher_space import written
 from demitasse.encoding.text_checks import checked, text_series
 from demitasse.encoding.vectors import Vectors
 from demitasse.errors import BackboneError, DataError, FolderError, reason
@@ -123,6 +124,8 @@ def export_traced(  # noqa: PLR0913 - those of export, and one
                 _write_graph(graph, aside / f"{name}.onnx", manifest.fingerprint)
                 advance(1)
         _write_tokenizer(encoder, aside)
+        if encoder.teacher_space is not None:
+            (aside / SPACE).write_bytes(written(encoder.teacher_space))
         manifest = manifest.with_files()
         vectors = _blocks_vectors(encoder, manifest, checks) if as_blocks else _whole_vectors(encoder, aside, checks)
         difference, cosines = _compared(vectors, checks, encoder, precision)

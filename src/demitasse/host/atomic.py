@@ -72,7 +72,7 @@ def new_folder(target: Path, own_files: OwnFiles, source: Path | None = None, *,
         try:
             yield aside
             with _naming(target):
-                _put(aside, real, own_files)
+                put_folder(aside, real, own_files)
         finally:  # what was not finished, or what was replaced
             remove(aside)
 
@@ -88,8 +88,8 @@ def _aside(target: Path, at_the_end: ExitStack, *, folder: bool) -> Path:
     return aside
 
 
-def _put(aside: Path, target: Path, own_files: OwnFiles) -> None:
-    """Make `aside` the new `target`; what was replaced may be found at `aside` then."""
+def put_folder(aside: Path, target: Path, own_files: OwnFiles) -> None:
+    """Make `aside` the new `target`, once all of it is on the disk; what was replaced may be found at `aside` then."""
     written = [path for path in aside.rglob("*") if path.is_file()]
     for path in written:  # safetensors lets nobody else read its files
         os.chmod(path, aside.stat().st_mode & 0o666)

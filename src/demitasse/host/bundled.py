@@ -1,4 +1,4 @@
-"""What ships with demitasse: the built-in model, a sample to evaluate on, sentences, the report page."""
+"""What ships with demitasse: the built-in model, a sample to evaluate on, sentences, pages, a graph for search."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ _ASSETS = Path(__file__).parents[1] / "assets"
 BUILT_IN = _ASSETS / "model"
 SAMPLE = _ASSETS / "sample"
 REPORT = _ASSETS / "report"
+INT8_PRODUCTS = _ASSETS / "search" / "int8-products.onnx"  # one MatMulInteger; made by a test of the scan kernels
+PLAYGROUND = _ASSETS / "playground"
 
 
 def corpus() -> list[str]:

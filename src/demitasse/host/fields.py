@@ -132,7 +132,7 @@ class Fields:
         return self._error(f"{self._file} {what}; {self._cure}")
 
     def _path(self, name: str) -> str:
-        shown = name if name.isidentifier() and name.isascii() and len(name) <= 60 else _shown(name)
+        shown = name if name.isidentifier() and name.isascii() and len(name) <= 60 else shown_json(name)
         return f"{self._at}.{shown}" if self._at else shown
 
     def _kind(self, name: str, kind: type[_Value], wanted: str) -> _Value:
@@ -170,10 +170,10 @@ class Fields:
         raise self._refusal(at, "a finite number" + ("" if least == -math.inf else f" of at least {least:g}"), value)
 
     def _refusal(self, at: str, wanted: str, value: object) -> DemitasseError:
-        return self._error(f"{self._file}: {at} must be {wanted}, not {_shown(value)}; {self._cure}")
+        return self._error(f"{self._file}: {at} must be {wanted}, not {shown_json(value)}; {self._cure}")
 
 
-def _shown(value: object) -> str:
+def shown_json(value: object) -> str:
     """A value of JSON in a few words; a container may be nested deeper than `repr` can follow."""
     if isinstance(value, (dict, list)):
         return "an object" if isinstance(value, dict) else "a list"

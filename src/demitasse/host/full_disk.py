@@ -13,8 +13,10 @@ from pathlib import Path
 from demitasse.errors import DemitasseError, FullDisk
 
 _FULL = {number for name in ("ENOSPC", "EDQUOT", "EFBIG") if (number := getattr(errno, name, None)) is not None}
-# What safetensors and tokenizers (both in Rust) and numpy say, on Linux, macOS and Windows.
-_SAID = re.compile(r"No space left|quota exceeded|File too large|Not enough free space|os error (27|28|69|112|122)\b")
+# What safetensors and tokenizers (both in Rust), numpy and SQLite say, on Linux, macOS and Windows.
+_SAID = re.compile(
+    r"No space left|quota exceeded|File too large|Not enough free space|os error (27|28|69|112|122)\b|or disk is full"
+)
 _PROBE = 1 << 20  # bytes
 
 

@@ -90,6 +90,11 @@ def _is_ours(entry: os.DirEntry[str]) -> bool:
     return os.name == "nt" or entry.stat(follow_symlinks=False).st_uid == os.geteuid()
 
 
+def is_leftover(path: Path) -> bool:
+    """Whether `path` has the name of something that is being written, or that a killed process left."""
+    return _LEFTOVER.fullmatch(path.name) is not None
+
+
 def is_moved_aside(target: Path) -> bool:
     """Whether two renames are replacing `target` just now, so that for a moment it may not be there."""
     return any((path / target.name).exists() for path in target.parent.glob(f".{glob.escape(target.name)}.*{OLD}"))

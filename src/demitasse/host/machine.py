@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from demitasse._version import __version__
-from demitasse.errors import DeviceError
+from demitasse.errors import DeviceError, shown
 
 _MOST_THREADS = 1024
 _LIBRARIES = ("numpy", "onnxruntime", "tokenizers", "torch", "transformers")
@@ -47,7 +47,7 @@ def checked_threads(count: int) -> int:
     except TypeError:
         number = 0
     if isinstance(count, bool) or not 1 <= number <= _MOST_THREADS:
-        raise DeviceError(f"threads={count!r} cannot be used; use a whole number from 1 to {_MOST_THREADS}")
+        raise DeviceError(f"threads={shown(count)} cannot be used; use a whole number from 1 to {_MOST_THREADS}")
     return number
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from demitasse.arguments import flag
 
@@ -45,3 +45,12 @@ def progress_bar(label: str, total: int | None, *, show: bool | None = None) -> 
     finally:
         if running:
             bar.stop()
+
+
+def progress_over(
+    label: str, things: Iterable[object], *, show: bool | Callable[[int], None] | None
+) -> AbstractContextManager[Callable[[int], None]]:
+    """`progress_bar` for each of `things`; a function that is given as `show` is called instead."""
+    if callable(show):
+        return nullcontext(show)
+    return progress_bar(label, len(things) if isinstance(things, Sized) else None, show=show)
