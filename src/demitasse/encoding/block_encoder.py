@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from hashlib import sha256
@@ -173,7 +173,7 @@ class BlockEncoder(Encoder):
         device_kind = self.device_kind
         on_cpu = device_kind == "cpu"
         workers = (self.threads or cores()) if on_cpu else 1
-        pool = ThreadPoolExecutor(workers, "demitasse")
+        pool: ThreadPoolExecutor | None = None  # started when there is work for it: one text takes 0.1 ms
         feed = pace(self.runtime, device_kind)
         ahead: deque[_Window] = deque()
         try:
@@ -190,15 +190,18 @@ class BlockEncoder(Encoder):
 
                 # Where one thread is asked for, and for a few texts, handing them to another would only take longer.
                 if self.threads == 1 or (len(batches) == 1 and not ahead):
-                    ahead.append(_Window(batches, [_done(embed(batch)) for batch in batches], len(packed)))
+                    parts = [_done(embed(batch)) for batch in batches]
                 else:
-                    ahead.append(_Window(batches, [pool.submit(embed, batch) for batch in batches], len(packed)))
+                    pool = pool or ThreadPoolExecutor(workers, "demitasse")
+                    parts = [pool.submit(embed, batch).result for batch in batches]
+                ahead.append(_Window(batches, parts, len(packed)))
                 if len(ahead) > 1:
                     yield finite(ahead.popleft().vectors(cuts, advance), self._why_not_finite)
             while ahead:
                 yield finite(ahead.popleft().vectors(cuts, advance), self._why_not_finite)
         finally:
-            pool.shutdown(cancel_futures=True)  # after Ctrl-C, leave the rest
+            if pool is not None:
+                pool.shutdown(cancel_futures=True)  # after Ctrl-C, leave the rest
 
     def _why_not_finite(self) -> tuple[str, str]:
         return f"{self.name} in {self.precision}", "so its weights are damaged; copy or export the model again"
@@ -282,22 +285,20 @@ class _Window:
     """Texts that are being embedded, in batches."""
 
     batches: list[list[int]]
-    parts: list[Future[dict[Cut, Vectors]]]
+    parts: list[Callable[[], dict[Cut, Vectors]]]  # wait for each batch
     count: int
 
     def vectors(self, cuts: Sequence[Cut], advance: Callable[[int], None]) -> dict[Cut, Vectors]:
         vectors = {cut: np.empty((self.count, cut.dims), np.float32) for cut in cuts}
         for batch, part in zip(self.batches, self.parts, strict=True):
-            for cut, of_batch in part.result().items():
+            for cut, of_batch in part().items():
                 vectors[cut][batch] = of_batch
             advance(len(batch))
         return vectors
 
 
-def _done(result: dict[Cut, Vectors]) -> Future[dict[Cut, Vectors]]:
-    future: Future[dict[Cut, Vectors]] = Future()
-    future.set_result(result)
-    return future
+def _done(result: dict[Cut, Vectors]) -> Callable[[], dict[Cut, Vectors]]:
+    return lambda: result
 
 
 # One is kept, since a pool of processes unpickles the same encoder for each of its tasks.
