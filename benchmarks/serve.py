@@ -121,6 +121,7 @@ def closed(servers: list[Server], args: argparse.Namespace) -> list[dict[str, An
             server, clients, depth = case
             loop = http_load.closed_loop(server.port, bodies(DEPTHS[depth]), clients, args.seconds, number)
             rounds[case].append(asyncio.run(loop))
+            assert {one.status for one in rounds[case][-1]} == {200}, f"{server.name} refused a few clients"
     return [
         {"server": server.name, "clients": clients, "layers": depth, **numbers(seen, args.seconds)}
         for (server, clients, depth), seen in rounds.items()
@@ -128,12 +129,11 @@ def closed(servers: list[Server], args: argparse.Namespace) -> list[dict[str, An
 
 
 def numbers(rounds: list[list[Seen]], seconds: float) -> dict[str, Any]:
-    """Requests per second, the median of rounds; percentiles of the latencies of all of them."""
+    """Requests answered per second, the median of rounds; percentiles of the latencies of all of them."""
     rates = [sum(one.status == 200 for one in seen) / max(seconds, max_end(seen)) for seen in rounds]
     latencies = [one.seconds * 1000 for seen in rounds for one in seen if one.status == 200]
     p50, p95, p99 = np.percentile(latencies or [float("nan")], [50, 95, 99]).round(3).tolist()
     statuses = Counter(str(one.status) for seen in rounds for one in seen)
-    assert set(statuses) <= {"200", "429", "504"}, statuses
     return {
         "requests_per_second": round(statistics.median(rates), 1),
         "rounds": [round(rate, 1) for rate in rates],
@@ -153,7 +153,7 @@ def opened(servers: list[Server], capacity: float, args: argparse.Namespace) -> 
         for server in servers:
             rate = share * capacity
             times = http_load.poisson(lambda now, rate=rate: rate, args.seconds * 2, seed=1)
-            seen = asyncio.run(http_load.open_loop(server.port, bodies((6,), **timed(server, 5000)), times))
+            seen = asyncio.run(http_load.open_loop(server.port, bodies((6,), **timed(server, args.deadline_ms)), times))
             rows.append(
                 {"server": server.name, "share": share, "rate": round(rate, 1), **numbers([seen], args.seconds)}
             )

@@ -56,7 +56,7 @@ def main() -> None:
 def sentences(given: argparse.Namespace) -> np.ndarray:
     if given.vectors is not None and given.vectors.exists():
         return np.load(given.vectors)
-    texts = list(dict.fromkeys(text for path in given.texts for text in _sentences(path)))
+    texts = list(dict.fromkeys(text for path in given.texts for text in sentences_in(path)))
     chosen = np.random.default_rng(0).permutation(len(texts))[: given.rows + HELD_OUT]
     vectors = dt.load().cut(layers=0).encode([texts[place] for place in chosen])
     if given.vectors is not None:
@@ -64,7 +64,7 @@ def sentences(given: argparse.Namespace) -> np.ndarray:
     return vectors
 
 
-def _sentences(path: Path) -> Iterator[str]:
+def sentences_in(path: Path) -> Iterator[str]:
     with gzip.open(path, "rt", encoding="utf-8") as file:
         for line in file:
             values = json.loads(line) if ".jsonl" in path.name else [line]
