@@ -11,9 +11,9 @@ hits all of them.
 
 Closed loop: 1, 8 and 32 clients, each sending its next request when the last was answered; 6, 3 and 1 layers, and a
 mix of the three. Open loop: Poisson arrivals at shares of what demitasse can do at 6 layers; latencies count from when
-a request was due. Overload: arrivals rise from half of that to three times as much; every request is a query of 6
-layers with a deadline, sent to a server with --shed and to one without. "In time" is what the client saw; quality is
-that of the layers used, as a share of all of them, from research/results/profile-built-in.json.
+a request was due. Overload: arrivals rise from half of what 32 clients got at 6 layers to three times as much; every
+request is a query of 6 layers with a deadline, sent to a server with --shed and to one without. "In time" is what the
+client saw; quality is that of the layers used, as a share of all of them, from research/results/profile-built-in.json.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import argparse
 import asyncio
 import json
 import os
-import random
 import socket
 import statistics
 import subprocess
@@ -30,7 +29,9 @@ import sys
 import time
 import urllib.request
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,10 @@ DEPTHS: dict[str, tuple[int, ...]] = {"6": (6,), "3": (3,), "1": (1,), "mixed": 
 SHARES = (0.5, 0.8, 1.0)  # of what demitasse can do, in the open loop
 RAMP = (0.5, 3.0)  # where overload begins and ends
 SENTENCES = corpus()
+QUERIES = {  # of the overload: short ones cost little more than HTTP, whatever their layers
+    "a sentence": SENTENCES,
+    "four sentences": [" ".join(SENTENCES[at : at + 4]) for at in range(0, len(SENTENCES) - 3, 4)],
+}
 
 
 class Server:
@@ -101,14 +106,14 @@ def peers(stack: ExitStack, model: str, infinity: str | None) -> list[Server]:
     return found
 
 
-def bodies(layers: tuple[int, ...], **more: object) -> http_load.Bodies:
-    """Requests for one sentence at one of `layers`."""
+def requests(layers: tuple[int, ...], texts: Sequence[str] = SENTENCES, **more: object) -> http_load.Requests:
+    """Requests for one of `texts` at one of `layers`."""
 
-    def body(draw: random.Random) -> dict[str, object]:
-        depth = {"layers": draw.choice(layers)}
-        return {"model": "peer", "input": draw.choice(SENTENCES), "encoding_format": "float", **depth, **more}
+    @cache
+    def made(text: str, depth: int) -> bytes:
+        return http_load.request({"model": "peer", "input": text, "encoding_format": "float", "layers": depth, **more})
 
-    return body
+    return lambda draw: made(draw.choice(texts), draw.choice(layers))
 
 
 def closed(servers: list[Server], args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -119,7 +124,7 @@ def closed(servers: list[Server], args: argparse.Namespace) -> list[dict[str, An
     for number in range(args.rounds):
         for case in cases:
             server, clients, depth = case
-            loop = http_load.closed_loop(server.port, bodies(DEPTHS[depth]), clients, args.seconds, number)
+            loop = http_load.closed_loop(server.port, requests(DEPTHS[depth]), clients, args.seconds, number)
             rounds[case].append(asyncio.run(loop))
             assert {one.status for one in rounds[case][-1]} == {200}, f"{server.name} refused a few clients"
     return [
@@ -153,7 +158,9 @@ def opened(servers: list[Server], capacity: float, args: argparse.Namespace) -> 
         for server in servers:
             rate = share * capacity
             times = http_load.poisson(lambda now, rate=rate: rate, args.seconds * 2, seed=1)
-            seen = asyncio.run(http_load.open_loop(server.port, bodies((6,), **timed(server, args.deadline_ms)), times))
+            seen = asyncio.run(
+                http_load.open_loop(server.port, requests((6,), **timed(server, args.deadline_ms)), times)
+            )
             rows.append(
                 {"server": server.name, "share": share, "rate": round(rate, 1), **numbers([seen], args.seconds)}
             )
@@ -165,18 +172,21 @@ def timed(server: Server, milliseconds: float) -> dict[str, object]:
     return {"timeout_ms": milliseconds} if server.name.startswith("demitasse") else {}
 
 
-def overload(stack: ExitStack, capacity: float, args: argparse.Namespace) -> list[dict[str, Any]]:
+def overload(stack: ExitStack, kind: str, args: argparse.Namespace) -> list[dict[str, Any]]:
     """Arrivals that rise far beyond what all layers allow, with shedding and without, in turns."""
     options = ("--min-layers", "1")
     servers = [ours(stack, "demitasse --shed", "--shed", *options), ours(stack, "demitasse, no shedding")]
+    more = {"input_type": "query", "timeout_ms": args.deadline_ms, "encoding_format": "base64"}
+    asked, seen = requests((6,), QUERIES[kind], **more), {server: [] for server in servers}
+    warm = asyncio.run(http_load.closed_loop(servers[1].port, requests((6,), QUERIES[kind]), 32, args.seconds))
+    capacity = len(warm) / max_end(warm)
     low, high = (share * capacity for share in RAMP)
-    seen: dict[Server, list[Seen]] = {server: [] for server in servers}
     for number in range(args.rounds):
         for server in servers:
             times = http_load.poisson(lambda now: low + (high - low) * now / args.ramp, args.ramp, seed=number)
-            asked = bodies((6,), input_type="query", timeout_ms=args.deadline_ms)
             seen[server] += asyncio.run(http_load.open_loop(server.port, asked, times, number))
-    return [{"server": server.name, **judged(found, args)} for server, found in seen.items()]
+    facts = {"queries": kind, "capacity": round(capacity, 1)}
+    return [{"server": server.name, **facts, **judged(found, args)} for server, found in seen.items()]
 
 
 def judged(seen: list[Seen], args: argparse.Namespace) -> dict[str, Any]:
@@ -207,7 +217,21 @@ def show(result: dict[str, Any]) -> None:
     for name, columns in (
         ("closed", ("clients", "layers", "server", "requests_per_second", "p50_ms", "p95_ms", "p99_ms")),
         ("open", ("share", "rate", "server", "requests_per_second", "p50_ms", "p95_ms", "p99_ms")),
-        ("overload", ("server", "sent", "in_time", "share_in_time", "mean_quality", "p95_ms", "statuses", "layers")),
+        (
+            "overload",
+            (
+                "queries",
+                "server",
+                "capacity",
+                "sent",
+                "in_time",
+                "share_in_time",
+                "mean_quality",
+                "p95_ms",
+                "statuses",
+                "layers",
+            ),
+        ),
     ):
         if result.get(name):
             print(f"\n{name}\n| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
@@ -234,14 +258,16 @@ def main() -> None:
         servers = [own, *(peers(stack, args.model, args.infinity) if args.model else [])]
         if "closed" in parts:
             result["closed"] = closed(servers, args)
-        warm = asyncio.run(http_load.closed_loop(own.port, bodies((6,)), 32, max(1.0, args.seconds)))
+        warm = asyncio.run(http_load.closed_loop(own.port, requests((6,)), 32, max(1.0, args.seconds)))
         capacity = len(warm) / max_end(warm)
         result["capacity"] = round(capacity, 1)
         if "open" in parts:
             result["open"] = opened(servers, capacity, args)
     if "overload" in parts:
-        with ExitStack() as stack:
-            result["overload"] = overload(stack, capacity, args)
+        result["overload"] = []
+        for kind in QUERIES:
+            with ExitStack() as stack:
+                result["overload"] += overload(stack, kind, args)
     result["versions"] = versions()
     show(result)
     if args.json:

@@ -122,34 +122,33 @@ def test_measured_sizes_reach_the_recall(tmp_path: Path) -> None:
         by_recall = [*sizes.shortlists[coarse].values()]
         assert by_recall == sorted(by_recall)
         for recall in (0.8, 0.95):
-            chosen = sizes.scan(Scan(coarse, recall), sizes.rows, 10)
-            assert chosen == Scan(coarse, recall, sizes.shortlists[coarse][str(recall)])
-            found = nearest(segments, living, queries, 10, chosen)
+            scan = Scan(coarse, recall, sizes.shortlists[coarse][str(recall)])
+            found = nearest(segments, living, queries, 10, scan)
             share = np.mean([len({*one.positions} & {*right}) for one, right in zip(found, true, strict=True)]) / 10
             assert recall - 0.08 < share
 
 
 def test_sizes_grow_with_what_there_is_and_what_is_asked_for() -> None:
-    sizes = tuning.Sizes(100_000, {"bits": {"0.9": 50, "0.99": 300}, "dims": {"0.99": 500}})
+    sizes = tuning.Sizes(100_000, {"bits": {"0.9": 50, "0.99": 3000}, "dims": {"0.99": 5000}})
 
     def chosen(scan: Scan, count: int = 100_000, k: int = 10, *, narrow: bool = False) -> tuple[str | None, int | None]:
         made = sizes.scan(scan, count, k, narrow=narrow)
         return made.coarse, made.shortlist
 
-    assert chosen(Scan()) == ("bits", 300)
-    assert chosen(Scan(), 150_000) == ("bits", 450)
-    assert chosen(Scan("dims"), k=40) == ("dims", 2000)
-    assert chosen(Scan(recall=0.85)) == ("bits", 50)
+    assert chosen(Scan()) == ("bits", 3000)
+    assert chosen(Scan(), 150_000) == ("bits", 4500)
+    assert chosen(Scan("dims"), k=40) == ("dims", 20_000)
+    assert chosen(Scan(recall=0.85)) == ("bits", 2000)  # more than it needs, at no cost
     assert chosen(Scan(recall=1)) == ("none", None)
     assert chosen(Scan("none")) == ("none", None)
     assert chosen(Scan(shortlist=77)) == ("bits", 77)
     assert chosen(Scan(), tuning.EXACT_UP_TO) == ("none", None)
-    assert chosen(Scan(), narrow=True) == ("dims", 500)
-    assert chosen(Scan("bits"), narrow=True) == ("bits", 300)
+    assert chosen(Scan(), narrow=True) == ("dims", 5000)
+    assert chosen(Scan("bits"), narrow=True) == ("bits", 3000)
     assert not sizes.outgrown_by(200_000)
     assert sizes.outgrown_by(200_001)
-    sizes = tuning.Sizes(100_000, {"bits": {"0.99": 30_000}, "dims": {"0.99": 500}})
-    assert chosen(Scan()) == ("dims", 500)
+    sizes = tuning.Sizes(100_000, {"bits": {"0.99": 30_000}, "dims": {"0.99": 5000}})
+    assert chosen(Scan()) == ("dims", 5000)
     sizes = tuning.Sizes()
     assert chosen(Scan()) == ("none", None)
     assert chosen(Scan("bits")) == ("bits", 100_000)

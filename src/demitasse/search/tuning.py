@@ -28,6 +28,7 @@ _PASSES = ("bits", "dims")
 _TOGETHER = 16  # queries
 _BLOCK = 1 << 12  # vectors that are compared at full width at a time
 _LONGEST = 0.1  # of all vectors: beyond it a first pass saves nothing
+_LEAST = 2000  # vectors of a shortlist: comparing so many in full takes a tenth of a millisecond
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ class Sizes:
         if not measured or not self.rows:
             return count
         # What must be kept grows with what there is, and with what is asked for.
-        return min(count, math.ceil(measured * max(1.0, count / self.rows) * max(1.0, k / NEAREST)))
+        needed = math.ceil(measured * max(1.0, count / self.rows) * max(1.0, k / NEAREST))
+        return min(count, max(needed, _LEAST))
 
 
 @dataclass(frozen=True, eq=False)
