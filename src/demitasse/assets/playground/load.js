@@ -42,7 +42,7 @@ function drawLoad(full) {
   drawDepths(now.inputs_by_layers, full);
   const workers = now.ready === 1 ? "1 worker" : `${now.ready} workers`;
   byId("load-more").textContent = `${workers} ready, ${grouped(now.running_batches)} computing; ` +
-    `${grouped(now.shed_requests_total)} requests shed, ${grouped(now.refused_total)} turned away since the start.`;
+    `${counted(now.shed_requests_total, "request")} shed, ${grouped(now.refused_total)} turned away since the start.`;
 }
 
 // How many texts were embedded at each depth, as columns.

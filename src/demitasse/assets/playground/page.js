@@ -1,9 +1,10 @@
 // The page: documents, a query and a cut; whatever changes, the ranking is made again from vectors that are kept.
 
 const data = JSON.parse(byId("data").textContent);
-const EXAMPLES = ["a short strong coffee", "trouble on the way to the airport", "my laptop keeps crashing", "saving for a house"];
+const EXAMPLES = ["a short strong coffee", "stuck on the way to work", "my laptop crashed", "saving for a house"];
 const WAITS = { query: 150, dials: 60, texts: 500, partial: 120 }; // milliseconds
 const MOST_QUERIES = 200; // of which the vectors are kept
+const FRESH = 10000; // milliseconds: a query is asked again after that, so that the times shown are those of now
 const view = { full: null, name: "", stops: [1], wholeDocuments: true, result: null };
 const queries = new Map(); // by cut and text
 let running = new AbortController(), soon = 0;
@@ -64,9 +65,10 @@ const chosenCut = () => ({ layers: Number(byId("layers").value), dims: view.stop
 // The vector of a query. With --shed a busy server may use fewer layers than `atLeast` says, if it says nothing.
 async function asQuery(text, cut, signal, atLeast) {
   const name = `${cutName(cut)} ${text}`;
-  if (queries.has(name)) return queries.get(name);
+  const known = queries.get(name), now = performance.now();
+  if (known && now - known.at < FRESH) return known;
   const { vectors: [vector], ...rest } = await embed([text], { cut, kind: "query", atLeast, signal });
-  const made = { vector, ...rest };
+  const made = { vector, at: now, ...rest };
   if (queries.size >= MOST_QUERIES) queries.clear();
   if (cutName(made.cut) === cutName(cut)) queries.set(name, made);
   return made;
