@@ -264,7 +264,11 @@ def test_a_key_is_asked_for_and_stays_in_the_tab(opened: Opened) -> None:
         assert page.inner_text("#problem") == ""
         page.keyboard.type("a-wrong-key")
         page.keyboard.press("Enter")
-        expect(page.locator("#problem")).to_contain_text("this server needs an API key, and the request has none that")
+        expect(page.locator("#problem")).to_have_text(
+            "401 this server needs an API key, and the request has none that it knows; send the header "
+            "authorization: Bearer KEY."
+        )
+        expect(page.locator("#search")).to_be_hidden()
         assert page.evaluate("sessionStorage.length") == 0
         page.fill("#key", KEY)
         page.keyboard.press("Enter")
@@ -341,15 +345,14 @@ def test_refusals_are_shown_as_their_sentence(opened: Opened) -> None:
         asked_for(page, QUERY, 3, 128)
         problem = page.locator("#problem")
         page.fill("#query", "full")
-        expect(problem).to_contain_text("429 7 requests are waiting")
-        expect(problem.locator("button")).to_have_text("Try again (in 3 seconds)")
-        expect(page.locator("#found.stale")).to_have_count(1)  # they are those of another query
+        expect(problem).to_have_text("429 7 requests are waiting; try again in 2.4 seconds.Try again")
+        expect(page.locator("main.stale")).to_have_count(1)  # they are those of another query
         page.fill("#query", "late")
         expect(problem).to_contain_text("504 no answer within 1 seconds; allow more time.")
         page.fill("#query", QUERY)
         found(page, "3x128")
         expect(problem).to_be_empty()
-        expect(page.locator("#found.stale")).to_have_count(0)
+        expect(page.locator("main.stale")).to_have_count(0)
         server.stop()
         page.fill("#query", "after the end")
         expect(problem).to_have_text("the server does not answer; see whether it is still running.Try again")

@@ -1,7 +1,7 @@
 // The page: documents, a query and a cut; whatever changes, the ranking is made again from vectors that are kept.
 
 const data = JSON.parse(byId("data").textContent);
-const EXAMPLES = ["a short strong coffee", "stuck on the way to work", "my laptop crashed", "saving for a house"];
+const EXAMPLES = ["a short strong coffee", "a long queue of cars", "how do I open a bank account", "plants that need water"];
 const WAITS = { query: 150, dials: 60, texts: 500, partial: 120 }; // milliseconds
 const MOST_QUERIES = 200; // of which the vectors are kept
 const FRESH = 10000; // milliseconds: a query is asked again after that, so that the times shown are those of now
@@ -154,7 +154,7 @@ function drawNothing(text) {
   drawHits([]);
   drawMissed([], 0, []);
   drawDots({ count: 0, shown: [] });
-  byId("found").classList.remove("stale");
+  byId("page").classList.remove("stale");
   byId("found").removeAttribute("aria-busy");
   byId("empty").textContent = documents.texts.length ? "Type a query to search the documents." : "Paste lines into the documents, or use the sample, to have something to search.";
   byId("empty").hidden = false;
@@ -167,7 +167,7 @@ function drawNothing(text) {
 function drawResult({ text, texts, asked, mine, whole, scores, sorted, compare, isWhole }) {
   const hits = sorted.slice(0, TOP).map(document => ({ document, text: texts[document], score: scores[document], there: compare?.there[document] }));
   byId("empty").hidden = true;
-  byId("found").classList.remove("stale");
+  byId("page").classList.remove("stale");
   drawHits(hits);
   byId("cut").textContent = cutName(mine.cut);
   byId("times-cut").textContent = cutName(mine.cut);
@@ -191,16 +191,15 @@ function drawProblem(problem, again) {
     byId("problem").replaceChildren();
     return;
   }
-  const later = problem.seconds ? ` (in ${counted(Math.ceil(problem.seconds), "second")})` : "";
-  byId("problem").replaceChildren(
-    html("p", {}, problem.status ? html("strong", {}, `${problem.status} `) : null, `${problem.message}.`),
-    again ? html("button", { type: "button", onclick: again }, `Try again${later}`) : null);
+  const sentence = html("p", {}, problem.status ? html("strong", {}, `${problem.status} `) : null, `${problem.message}.`);
+  const button = html("button", { type: "button", onclick: again }, "Try again");
+  byId("problem").replaceChildren(...(again ? [sentence, button] : [sentence]));
 }
 
 function refused(problem, again) {
   if (!(problem instanceof Refused)) console.error(problem);
   progress(1, 1, 0);
-  byId("found").classList.add("stale");
+  byId("page").classList.add("stale");
   if (problem.status === 401) askForKey(problem);
   else drawProblem(problem, again);
 }
@@ -209,6 +208,7 @@ function refused(problem, again) {
 function askForKey(problem) {
   drawProblem(keys.get() ? problem : null);
   keys.forget();
+  byId("page").classList.add("closed");
   byId("key-form").hidden = false;
   byId("forget").hidden = true;
   byId("model").textContent = "This server needs a key";
@@ -229,6 +229,7 @@ async function start() {
 function open(model) {
   const first = !view.full, had = document.activeElement === byId("key");
   drawProblem(null);
+  byId("page").classList.remove("closed");
   byId("key-form").hidden = true;
   byId("forget").hidden = !keys.get();
   byId("model").textContent = view.name = model.id;
