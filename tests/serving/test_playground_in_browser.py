@@ -403,6 +403,32 @@ def test_a_query_that_is_overtaken_is_cancelled(opened: Opened, server: RunningS
     assert page.inner_text("#problem") == ""
 
 
+def test_documents_on_their_way_are_not_sent_again(opened: Opened, server: RunningServer, model: dt.Encoder) -> None:
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        if json.loads(route.request.post_data or "")["input_type"] == "document" and not held:
+            held.append(route)
+        else:
+            route.continue_()
+
+    page = opened(server.url, before=lambda page: page.route("**/v1/embeddings", hold))
+    asked = embeddings_of(page)
+    with page.expect_request("**/v1/embeddings"):
+        page.fill("#query", "first")
+    expect(page.locator("#progress")).to_be_visible()
+    expect(page.locator("#progress-said")).to_have_text(f"0 of {len(corpus())} embedded at 6 layers")
+    page.fill("#query", "second")
+    page.fill("#layers", "2")
+    held[0].continue_()
+    found(page, "2x128", "second")
+    same_hits(hits(page), expected(model, corpus(), "second", "2x128"))
+    expect(page.locator("#progress")).to_be_hidden()
+    documents = [body for body in asked if body["input_type"] == "document"]
+    assert [text for body in documents for text in body["input"]] == corpus()  # each once
+    assert ["first"] not in [body["input"] for body in asked]
+
+
 def focused(page: Page) -> str:
     return str(
         page.evaluate("document.activeElement.id || document.activeElement.name || document.activeElement.tagName")

@@ -15,22 +15,37 @@ let running = new AbortController(), soon = 0;
 const documents = {
   texts: [],
   vectors: new Map(),
+  turn: Promise.resolve(),
   set(texts) {
     this.texts = texts;
     const kept = new Set(texts);
     for (const known of this.vectors.values()) for (const text of known.keys()) if (!kept.has(text)) known.delete(text);
   },
+  // One batch at a time. What a newer query overtakes ends after its batch, which is kept: it would be sent again.
   async at(layers, signal) {
+    const before = this.turn;
+    let end;
+    this.turn = new Promise(done => { end = done; });
+    await before;
+    try {
+      return await this.filled(layers, signal);
+    } finally {
+      end();
+    }
+  },
+  async filled(layers, signal) {
     if (!this.vectors.has(layers)) this.vectors.set(layers, new Map());
     const known = this.vectors.get(layers), texts = this.texts;
     const missing = [...new Set(texts)].filter(text => !known.has(text));
     let done = 0;
     for (const batch of batched(missing, data.limits)) {
+      signal.throwIfAborted();
       progress(done, missing.length, layers);
-      const { vectors } = await embed(batch, { cut: { layers, dims: view.full.dims }, kind: "document", signal });
+      const { vectors } = await embed(batch, { cut: { layers, dims: view.full.dims }, kind: "document" });
       batch.forEach((text, place) => known.set(text, vectors[place]));
       done += batch.length;
     }
+    signal.throwIfAborted();
     progress(1, 1, layers);
     return texts.map(text => known.get(text));
   },
