@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from itertools import product
@@ -11,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browsers import CONTRAST, PATIENCE, STICKS_OUT, launched
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 from profiles import budgets, made_profile, profiles
 
 import demitasse as dt
@@ -22,27 +21,16 @@ from demitasse.planning.deploy import commands, python
 from demitasse.planning.profile import AXES, MeasuredCut, Profile, Timing
 from demitasse.planning.profile_json import measured_as_plain
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 OTHER = MeasuredCut(
     dt.Cut(6, 384), "fp32", "float32", 70.0, Timing(8.0, 12.0, 300.0, 0.03), 90.0, 1536, "org/other-model"
 )
-PATIENCE = 600_000  # milliseconds: a busy machine is not a failure
-expect.set_options(timeout=PATIENCE)
 Opened = Callable[..., Page]
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    chromium = next(filter(None, [*map(shutil.which, NAMES), MAC if Path(MAC).exists() else None]), None)
-    if chromium is None:
-        said = "no Chromium or Chrome is installed here; tests/browser.sh installs it where apt-get may"
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(said)
-    flags = ["--no-sandbox"] if getattr(os, "geteuid", lambda: 1)() == 0 else []  # root has no sandbox
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=flags, timeout=PATIENCE)
+    with launched() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
@@ -330,9 +318,6 @@ def test_the_table_is_sorted_and_copied(opened: Opened) -> None:
 
 
 LONG = "an/unreasonably-" + "long" * 30
-STICKS_OUT = """[...document.querySelectorAll("body *")].filter(one =>
-    !one.closest(".scroll, #tip, noscript, option") && one.getBoundingClientRect().right > innerWidth + 0.5
-).map(one => one.outerHTML.slice(0, 80))"""
 
 
 @pytest.mark.parametrize("width", [360, 768, 1280])
@@ -347,24 +332,6 @@ def test_nothing_sticks_out_at_any_width(opened: Opened, width: int, model: str)
         assert page.evaluate(STICKS_OUT) == []
 
 
-CONTRAST = """() => {
-    const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-    const light = color => {
-        canvas.fillStyle = color;
-        canvas.fillRect(0, 0, 1, 1);
-        const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3)
-            .map(part => part / 255).map(part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
-        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-    };
-    return [...document.querySelectorAll("#heat td, .pick input:checked + span, #answer .cut, #tip")].map(one => {
-        const style = getComputedStyle(one);
-        const behind = style.backgroundColor === "rgba(0, 0, 0, 0)" ? getComputedStyle(byId("choice")) : style;
-        const both = [light(style.color), light(behind.backgroundColor)].sort((a, b) => b - a);
-        return (both[0] + 0.05) / (both[1] + 0.05);
-    });
-}"""
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_has_enough_contrast(opened: Opened, scheme: str) -> None:
     first = made_profile().rows[0]
@@ -372,7 +339,7 @@ def test_text_has_enough_contrast(opened: Opened, scheme: str) -> None:
     page = opened(replace(made_profile(), rows=tuple(even)), color_scheme=scheme)  # every shade
     assert page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") == (scheme == "dark")
     page.hover("#heat td >> nth=0")
-    contrasts = page.evaluate(CONTRAST)
+    contrasts = page.evaluate(CONTRAST, "#heat td, .pick input:checked + span, #answer .cut, #tip")
     assert len(contrasts) > len(even)
     assert min(contrasts) >= 4.5
 

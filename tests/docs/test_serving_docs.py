@@ -18,6 +18,7 @@ from pages import blocks, first_column, options, read
 from paths import ROOT
 from servers import RunningServer, running
 
+from demitasse.host.bundled import PLAYGROUND
 from demitasse.serving.api_errors import ApiError
 from demitasse.serving.app import ENDPOINTS
 from demitasse.serving.asking import answer_headers
@@ -28,6 +29,7 @@ from demitasse.serving.limits import ServerLimits
 from demitasse.serving.metrics import KINDS
 from demitasse.serving.offer import Offer
 from demitasse.serving.options import ServeOptions
+from demitasse.serving.status import MOST_STREAMS
 
 HOW_TO, PAGE = read("docs/how-to/serve.md"), read("docs/serving.md")
 PLACE = "127.0.0.1:8000"
@@ -120,6 +122,8 @@ def test_its_numbers_are_those_of_the_code() -> None:
     assert (limits.max_bytes, limits.held_bytes, HEADER_BYTES) == (4 << 20, 256 << 20, 64 << 10)
     assert (limits.client_seconds, limits.drain_seconds, engine.max_queue_seconds) == (20, 30, 30)
     assert engine.shed_seconds == 0.25
+    assert MOST_STREAMS == 16
+    assert "MOST_LINES = 10000;" in (PLAYGROUND / "ranking.js").read_text(encoding="utf-8")
     assert (served.host, served.port, served.workers) == ("127.0.0.1", 8000, 1)
 
 

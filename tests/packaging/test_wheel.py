@@ -35,6 +35,10 @@ def test_the_wheel_contains_the_model_and_stays_small(wheel: Path) -> None:
         "demitasse/assets/report/page.html",
         "demitasse/assets/report/page.css",
         "demitasse/assets/report/choose.js",
+        "demitasse/assets/pages/base.css",
+        "demitasse/assets/pages/elements.js",
+        "demitasse/assets/playground/page.html",
+        "demitasse/assets/playground/page.js",
     } <= names
     assert {"demitasse/assets/sample/pairs.jsonl", "demitasse/assets/sample/questions.jsonl"} <= names
     assert not any(name.startswith(("tests", "research", "benchmarks")) for name in names)

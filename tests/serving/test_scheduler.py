@@ -61,6 +61,21 @@ def test_requests_of_different_depths_share_a_batch() -> None:
     assert batch.work == (6, 15, 45)
 
 
+def test_the_layers_allowed_now_rise_while_nothing_is_asked() -> None:
+    given = scheduler(workers=1)
+    for _ in range(60):
+        waiting(given, [14], floor=1, wanted_by=0.4)
+    now, seen = 0.0, []
+    while batch := given.next_batch(now):
+        seen.append(given.load(now).layers)
+        now += 0.02
+        given.finished(batch, now)
+    assert min(seen) < 6
+    idle = [given.load(now + 0.05 * tick).layers for tick in range(40)]
+    assert idle == sorted(idle)
+    assert idle[-1] == 6
+
+
 def test_a_small_request_does_not_wait_for_huge_ones() -> None:
     huge = [Arrival(0.0, [20] * 5000, 6) for _ in range(3)]
     small = [Arrival(0.5 + 0.1 * number, [14], 6) for number in range(100)]

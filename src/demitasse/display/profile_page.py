@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +15,8 @@ from demitasse.arguments import path as path_of
 from demitasse.encoding.precision import BLOCK_FORMATS
 from demitasse.errors import DataError
 from demitasse.host.atomic import new_file
-from demitasse.host.bundled import REPORT
+from demitasse.host.bundled import REPORT, SHARED_PAGES
+from demitasse.host.web_pages import as_script, filled, joined
 from demitasse.planning.deploy import exported_precisions
 from demitasse.planning.measure import BUILT_IN_NAME
 from demitasse.planning.profile import MeasuredCut, Profile
@@ -25,7 +24,6 @@ from demitasse.planning.profile_json import as_plain, measured_as_plain
 
 _SCRIPTS = ("choose.js", "marks.js", "charts.js", "page.js", "table.js")  # in the order they are joined
 _PROFILE = "measure one with demitasse.measure(…)"
-_PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
 @dataclass(frozen=True)
@@ -66,15 +64,13 @@ def check_page(path: Path) -> None:
 
 def page(profile: Profile, compare: Sequence[Profile] = ()) -> str:
     """The page as text."""
-    assets = {name: (REPORT / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", *_SCRIPTS)}
     parts = {
         "title": html.escape(f"{profile.model}: quality and cost of each cut"),
-        "style": _squeezed(assets["page.css"]),
-        "script": "\n".join(_squeezed(assets[name]) for name in _SCRIPTS),
+        "style": joined([SHARED_PAGES / "base.css", REPORT / "page.css"]),
+        "script": joined([SHARED_PAGES / "elements.js", *(REPORT / name for name in _SCRIPTS)]),
         "data": as_script(_data(profile, compare)),
     }
-    # All in one pass, so that nothing in a name is taken for a placeholder.
-    return _PLACEHOLDER.sub(lambda match: parts[match[1]], assets["page.html"])
+    return filled(REPORT / "page.html", parts)
 
 
 def comparison_series(profile: Profile, compare: Sequence[Profile] = ()) -> list[Series]:
@@ -93,22 +89,6 @@ def comparison_series(profile: Profile, compare: Sequence[Profile] = ()) -> list
         note = "" if same_machine else f"timed on a different machine ({other.machine or 'unknown'})"
         series.append(Series(other.model, other.front("quality", "latency"), note))
     return series
-
-
-def as_script(value: Any) -> str:
-    r"""JSON that is safe inside a script element: nothing in it can end the element or start another.
-
-    >>> print(as_script("</script><!--"))
-    "\u003c/script\u003e\u003c!--"
-    """
-    plain = json.dumps(value, allow_nan=False, separators=(",", ":"))  # ASCII only
-    return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _squeezed(text: str) -> str:
-    """Without indentation, empty lines and comment lines; no string in our files spans lines, so none is changed."""
-    lines = (line.strip() for line in text.splitlines())
-    return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 
 def _data(profile: Profile, compare: Sequence[Profile]) -> dict[str, Any]:

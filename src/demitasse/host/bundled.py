@@ -8,6 +8,7 @@ _ASSETS = Path(__file__).parents[1] / "assets"
 BUILT_IN = _ASSETS / "model"
 SAMPLE = _ASSETS / "sample"
 REPORT = _ASSETS / "report"
+SHARED_PAGES = _ASSETS / "pages"  # what the report and the playground have in common
 INT8_PRODUCTS = _ASSETS / "search" / "int8-products.onnx"  # one MatMulInteger; made by a test of the scan kernels
 PLAYGROUND = _ASSETS / "playground"
 

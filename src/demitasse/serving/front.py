@@ -163,7 +163,9 @@ async def refuse_route(request: Request, problem: Exception) -> Response:
 
 async def send_reply(reply: Reply, send: Callable[[Message], Awaitable[None]]) -> None:
     """Send a whole answer."""
-    headers = [*_encoded(reply.headers), (b"content-length", str(len(reply.body)).encode())]
+    headers = _encoded(reply.headers)
+    if reply.status != 304:  # which has no body, and whose length would be that of another
+        headers.append((b"content-length", str(len(reply.body)).encode()))
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "http.response.body", "body": reply.body})
 

@@ -148,14 +148,15 @@ class Scheduler:
 
     def load(self, now: float) -> Load:
         """What waits, what runs, and what was done."""
+        layers = self._level_at(now).layers  # on an idle machine it has risen since the last batch
         return replace(
             self._done,
             queue_requests=len(self._tickets),
             queue_tokens=self._tokens,
             queue_seconds=self._running_seconds(now)
-            + sum(self._seconds(part, self._level.layers) for part in (self._first, self._rest)) / self._limits.workers,
+            + sum(self._seconds(part, layers) for part in (self._first, self._rest)) / self._limits.workers,
             running=len(self._running),
-            layers=self._level.layers,
+            layers=layers,
         )
 
     def _ticket(self, demand: Demand, tokens: int) -> Ticket:
@@ -220,10 +221,13 @@ class Scheduler:
         return sum(count * self._rates[_layers_at(span, level)] for span, count in tokens.items() if count)
 
     def _set_level(self, now: float) -> None:
+        self._level = self._level_at(now)
+
+    def _level_at(self, now: float) -> Level:
         may_be_shed = any(count for (most, fewest), count in self._first.items() if fewest < most)
         waiting = [(ticket.demand, ticket.first) for ticket in self._lanes.new()] if may_be_shed else []
         queue = Queue(waiting, self._rates, self._workers_for_first, self._limits.batch.seconds)
-        self._level = next_level(self._level, self._most, queue, now)
+        return next_level(self._level, self._most, queue, now)
 
     def _taken(self, piece: Piece[Ticket], batch_tokens: int, now: float) -> int:
         """Note that a piece no longer waits; returns its layers, which are chosen with the first of its request."""

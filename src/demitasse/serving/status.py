@@ -16,6 +16,11 @@ from demitasse.serving.service import Service
 
 MOST_STREAMS = 16  # of live load, in one process
 _EVERY = 0.5  # seconds between two events of such a stream
+_EVENT_HEADERS = (
+    ("content-type", "text/event-stream"),
+    ("cache-control", "no-store"),
+    ("x-accel-buffering", "no"),  # nginx would otherwise hold them back
+)
 
 
 async def health(call: Call) -> Reply:
@@ -56,7 +61,7 @@ async def load(call: Call) -> Reply | Stream:
         return json_reply(_load(service))
     if service.streams >= MOST_STREAMS:
         raise ApiError(503, f"{MOST_STREAMS} clients are watching already; ask for /load without a stream")
-    return Stream(_events(service), (("content-type", "text/event-stream"), ("cache-control", "no-store")))
+    return Stream(_events(service), _EVENT_HEADERS)
 
 
 async def _events(service: Service) -> AsyncIterator[bytes]:

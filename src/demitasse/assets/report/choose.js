@@ -1,4 +1,3 @@
-"use strict";
 // The choice of a row for a budget: the same as budget.py and Profile.front, to the last digit.
 
 const PREFER = ["quality", "latency", "vectors", "model"];
