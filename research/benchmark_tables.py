@@ -140,3 +140,58 @@ def overload_simulation() -> list[str]:
             f"| {row['p50_ms']} / {row['p99_ms']} |"
         )
     return lines
+
+
+def serve_closed() -> list[str]:
+    """Requests per second and latency of servers by clients and layers."""
+    rows = benchmark("serve")["closed"]
+    by_case = {(row["server"], row["clients"], row["layers"]): row for row in rows}
+    servers = list(dict.fromkeys(row["server"] for row in rows))
+    peers = servers[1:]
+    head = "".join(f" {name}, requests/s | p95 ms |" for name in servers)
+    lines = [f"| clients | layers |{head} ratio |", "|---|---|" + "---|---|" * len(servers) + "---|"]
+    for clients, layers in dict.fromkeys((row["clients"], row["layers"]) for row in rows):
+        cells = []
+        for server in servers:
+            row = by_case.get((server, clients, layers))
+            cells.append("- | -" if row is None else f"{row['requests_per_second']:,.0f} | {row['p95_ms']:.0f}")
+        ours, first = by_case[servers[0], clients, layers], by_case[peers[0], clients, layers]
+        ratio = ours["requests_per_second"] / first["requests_per_second"]
+        lines.append(f"| {clients} | {layers} | " + " | ".join(cells) + f" | {ratio:.1f}x |")
+    return lines
+
+
+def serve_overload() -> list[str]:
+    """What became of the queries of an overload, with shedding and without."""
+    lines = [
+        "| each query has | | sent | in time | refused | too late | mean layers | quality |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in benchmark("serve")["overload"]:
+        answered = sum(row["layers"].values())
+        mean = sum(int(depth) * count for depth, count in row["layers"].items()) / answered
+        refused = sum(row["statuses"].get(status, 0) for status in ("429", "503", "0"))
+        late = row["sent"] - row["in_time"] - refused
+        shares = " | ".join(f"{count / row['sent']:.0%}" for count in (row["in_time"], refused, late))
+        name = row["server"].removeprefix("demitasse").strip(" ,")
+        lines.append(
+            f"| {row['queries']} | {name} | {row['sent']:,} | {shares} | {mean:.1f} | {row['mean_quality']:.1%} |"
+        )
+    return lines
+
+
+def search_peers(rows: int, dims: int) -> list[str]:
+    """Methods of search over the same vectors, by how fast they are."""
+    lines = [
+        "| | recall@10 | queries/s, one core | two cores | exact float32 = 1 | bytes per vector | memory, MB | build, s |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in benchmark("search")["rows"]:
+        if (row["rows"], row["dims"]) == (rows, dims):
+            breadth = "" if row["breadth"] is None else f", breadth {row['breadth']}"
+            lines.append(
+                f"| {row['method']}{breadth} | {row['recall']:.3f} | {row['queries_per_second_1']:,.0f} "
+                f"| {row['queries_per_second_2']:,.0f} | {row['times_exact_1']:.1f}x, {row['times_exact_2']:.1f}x "
+                f"| {row['bytes'] / rows:,.0f} | {row['memory_mb']:,.0f} | {row['build_seconds']:,.0f} |"
+            )
+    return lines

@@ -50,11 +50,12 @@ def measured(encoder: dt.Encoder, task: SearchTask, depths: list[int]) -> Iterat
             yield facts | {"layers": layers, "coarse": "float32", "ndcg": score(task, exact), "recall": 1.0}
             for coarse in ("none", "dims", "bits"):
                 for recall in (0.95, 0.99) if coarse != "none" else (0.99,):
-                    hits = index.search_vectors(queries, k=10, scan=dt.Scan(coarse, recall))
+                    kept = shortlists.get(coarse, {}).get(str(recall))  # and no more, as a search would
+                    hits = index.search_vectors(queries, k=10, scan=dt.Scan(coarse, recall, kept))
                     found = [[int(hit.id) for hit in of_query] for of_query in hits]
                     same = float(np.mean([len({*a} & {*b}) / 10 for a, b in zip(found, exact, strict=True)]))
                     row = facts | {"layers": layers, "coarse": coarse, "wanted": recall}
-                    row |= {"shortlist": shortlists.get(coarse, {}).get(str(recall)), "ndcg": score(task, found)}
+                    row |= {"shortlist": kept, "ndcg": score(task, found)}
                     print(row | {"recall": same}, flush=True)
                     yield row | {"recall": round(same, 4)}
 

@@ -60,6 +60,24 @@ def search_kernels() -> list[str]:
     return ["| one pass over a million vectors | ms |", "|---|---|", *rows]
 
 
+def rag_index() -> list[str]:
+    """What a search for RAG finds through an index, by what was made smaller."""
+    result = _result("rag-index")
+    (model,) = result["models"].values()
+    lines = [
+        "| smaller | cut | nDCG@10 | both paragraphs in 10 | answer in 5 | nDCG@10, exact float32 |",
+        "|---|---|---|---|---|---|",
+    ]
+    names = {"dims": "dims", "questions": "layers of the question", "layers": "layers of both"}
+    for row in model["rows"]:
+        found, exact = row["index"], row["exact"]
+        lines.append(
+            f"| {names[row['smaller']]} | {row['cut']} | {found['ndcg@10']:.1f} | {found['all@10']:.1f} "
+            f"| {found['answer@5']:.1f} | {exact['ndcg@10']:.1f} |"
+        )
+    return lines
+
+
 def _time(ms: float, base: float) -> str:
     return f"{ms:.1f}" if ms == base else f"{ms:.1f} ({base / ms:.1f}x)"
 

@@ -24,10 +24,14 @@ from benchmark_tables import (
     openvino,
     overload_simulation,
     plan_check,
+    search_peers,
+    serve_closed,
+    serve_overload,
     train_step,
 )
 from paper_results import backbones, read_files
 from results_tables import brief
+from search_tables import rag_index, search_index
 
 ROOT = Path(__file__).parents[1]
 PAGES = (
@@ -258,6 +262,13 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "mixed depths gpu": lambda: mixed_depths("gpu"),
     "openvino": openvino,
     "overload simulation": overload_simulation,
+    "serve closed": serve_closed,
+    "serve overload": serve_overload,
+    "search index": search_index,
+    "rag index": rag_index,
+    "search 1M": lambda: search_peers(1_000_000, 384),
+    "search 100k": lambda: search_peers(100_000, 384),
+    "search 100k 128": lambda: search_peers(100_000, 128),
     "parity": parity,
     "elastic experiments": elastic_experiments,
     "aligned dev": aligned_dev,
