@@ -59,7 +59,7 @@ def write_parquet(
 def _schema(rows: Sequence[RowVector], facts: Mapping[str, Any], kept: Mapping[str, Any]) -> Any:
     arrow = importlib.import_module("pyarrow")
     types = {
-        name: _type_of(name, [row.kept[name] for row, _ in rows]) if known is None else known
+        name: type_of(name, [row.kept[name] for row, _ in rows]) if known is None else known
         for name, known in kept.items()
     }
     types.pop("text", None)  # kept under its own name anyway
@@ -69,12 +69,12 @@ def _schema(rows: Sequence[RowVector], facts: Mapping[str, Any], kept: Mapping[s
     return arrow.schema([*types.items()], {METADATA_KEY: json.dumps(facts, ensure_ascii=False)})
 
 
-def _type_of(name: str, values: Sequence[Any]) -> Any:
+def type_of(name: str, values: Sequence[Any]) -> Any:
     """The Arrow type of values that come without one."""
     arrow = importlib.import_module("pyarrow")
     if any(map(_has_fields, values)):
         raise DataError(f"the column {name!r} holds objects, whose fields may differ; keep it in a .jsonl file")
-    found = _array(name, values, None).type
+    found = typed_array(name, values, None).type
     return arrow.string() if arrow.types.is_null(found) else found
 
 
@@ -89,11 +89,12 @@ def _table(rows: Sequence[RowVector], schema: Any, kind: str) -> Any:
     made["vector"] = arrow.FixedSizeListArray.from_arrays(numbers, schema.field("vector").type.list_size)
     for name, known in zip(schema.names, schema.types, strict=True):
         if name not in made:
-            made[name] = _array(name, [row.kept[name] for row, _ in rows], known)
+            made[name] = typed_array(name, [row.kept[name] for row, _ in rows], known)
     return arrow.table([made[name] for name in schema.names], schema)
 
 
-def _array(name: str, values: Sequence[Any], wanted: Any) -> Any:
+def typed_array(name: str, values: Sequence[Any], wanted: Any) -> Any:
+    """The values of the column `name` as an Arrow array, of the type that is wanted if one is."""
     arrow = importlib.import_module("pyarrow")
     try:
         return arrow.array(values, wanted)
