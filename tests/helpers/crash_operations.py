@@ -136,7 +136,7 @@ def _embedded(path: Path) -> object:
     """All parts by their bytes, and the reasons for rows that were left out; the manifest has times of inputs."""
     found = tree(path)
     assert found.pop("_corpus.json")
-    return found
+    return sorted(found.items())
 
 
 OPERATIONS = [

@@ -24,15 +24,15 @@ from demitasse.corpora.columns import choose_columns
 from demitasse.corpora.distinct_texts import DistinctTexts
 from demitasse.corpora.manifest import BAD_ROWS, LOCK, PART, Counts, Manifest, counts_of, own_files, total
 from demitasse.corpora.options import CorpusOptions
-from demitasse.corpora.shard_encoder import ShardEncoder
+from demitasse.corpora.shard_encoder import Encoded, ShardEncoder
 from demitasse.corpora.shard_rows import ShardReader, ShardRows
 from demitasse.corpora.shards import Shard, split
 from demitasse.corpora.sources import Source, find_sources
 from demitasse.corpora.summary import CorpusSummary
+from demitasse.data.parquet_vectors import dictionary_columns
 from demitasse.encoding.checked_encoder import checked_encoder
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.token_tally import TokenTally
-from demitasse.encoding.vectors import Stored
 from demitasse.errors import DataError, FolderError
 from demitasse.extras import PARQUET, need
 from demitasse.host.atomic import new_file, put_folder
@@ -201,10 +201,10 @@ class _Run:
                 if known[shard.number] is not None:
                     continue
                 tally = TokenTally()
-                vectors = self.made.vectors(rows.texts, tally, advance)
+                encoded = self.made.encode(rows.texts, tally, advance)
                 advance(shard.rows - len(rows.texts))
-                written.append((shard, writing.submit(self._write, shard, manifest, rows, vectors, tally)))
-                del read, rows, vectors
+                written.append((shard, writing.submit(self._write, shard, manifest, rows, encoded, tally)))
+                del read, rows, encoded
                 if len(written) > 1:
                     yield _result(written.popleft())
             while written:
@@ -214,7 +214,7 @@ class _Run:
                 pool.shutdown(cancel_futures=True)
             reader.close()
 
-    def _write(self, shard: Shard, manifest: Manifest, rows: ShardRows, vectors: Stored, tally: TokenTally) -> Counts:
+    def _write(self, shard: Shard, manifest: Manifest, rows: ShardRows, encoded: Encoded, tally: TokenTally) -> Counts:
         """Write what was left out of a shard, then the shard itself: one that is there is complete."""
         parquet = importlib.import_module("pyarrow.parquet")
         counts = Counts(len(rows.texts), tally.tokens, tally.truncated, rows.empty, rows.duplicates, len(rows.bad))
@@ -224,10 +224,10 @@ class _Run:
                 file.write(as_lines(rows.bad))
         source = manifest.sources[shard.source]
         about = {"input": source.path, "digest": source.digest, "first_row": shard.first, "rows": shard.rows}
-        table = self.made.table(rows, vectors, {**about, "counts": asdict(counts)})
-        words = [name for name in table.schema.names if name != "vector"]  # numbers of vectors hardly ever repeat
+        table = self.made.table(rows, encoded.stored(), {**about, "counts": asdict(counts)})
+        repeated = dictionary_columns(self.made.columns.kept, self.made.options.vectors)
         with new_file(self.begun / f"{shard.name}{PART}") as file:
-            parquet.write_table(table, file, use_dictionary=words)
+            parquet.write_table(table, file, use_dictionary=repeated)
         return counts
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from demitasse.corpora.columns import Columns
 from demitasse.corpora.options import VECTOR, CorpusOptions
@@ -16,8 +17,28 @@ from demitasse.corpora.shard_rows import ShardRows
 from demitasse.data.parquet_vectors import METADATA_KEY, typed_array, vector_facts
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.token_tally import TokenTally
-from demitasse.encoding.vectors import STORAGE_TYPES, Stored, store
+from demitasse.encoding.vectors import STORAGE_TYPES, Stored, Vectors, store
 from demitasse.encoding.vectors import columns as stored_columns
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Vectors as they come from the model, the longest text first."""
+
+    vectors: Vectors
+    order: npt.NDArray[np.int64]  # of the texts
+    kind: str
+
+    def stored(self) -> Stored:
+        """The vectors as they are stored, in the order of the texts."""
+        stored = store(self.vectors, self.kind) if len(self.vectors) else _none(self.vectors, self.kind)
+        in_order = np.empty_like(stored)
+        in_order[self.order] = stored
+        return in_order
+
+
+def _none(vectors: Vectors, kind: str) -> Stored:
+    return np.empty((0, stored_columns(vectors.shape[1], kind)), STORAGE_TYPES[kind])
 
 
 @dataclass(frozen=True)
@@ -35,22 +56,20 @@ class ShardEncoder:
         prompt = self.encoder.reader.prefix(options.prompt_name, options.prompt)
         return vector_facts(self.encoder, options.vectors, prompt)
 
-    def vectors(self, texts: list[str], tally: TokenTally, advance: Callable[[int], None]) -> Stored:
-        """The stored vectors of texts, in order. Those of similar length are encoded together."""
-        order = sorted(range(len(texts)), key=lambda place: -len(texts[place]))
+    def encode(self, texts: list[str], tally: TokenTally, advance: Callable[[int], None]) -> Encoded:
+        """The vectors of texts. Those of similar length are encoded together, so that little is spent on padding."""
+        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+        order = np.argsort(-lengths, kind="stable")
         options, full = self.options, self.encoder.full
         made = self.encoder.encode_cuts(
-            [texts[place] for place in order],
+            [texts[place] for place in order.tolist()],
             [full],
             prompt_name=options.prompt_name,
             prompt=options.prompt,
             tally=tally,
             progress=advance,
         )[full]
-        stored = store(made, options.vectors)
-        in_order = np.empty_like(stored)
-        in_order[order] = stored
-        return in_order
+        return Encoded(made, order, options.vectors)
 
     def schema(self, shard: Mapping[str, Any]) -> Any:
         """The columns of a table and what is said about it: what made the vectors, and what is known of the shard."""

@@ -70,7 +70,7 @@ class ShardReader:
                 values[ID] = list(range(number, number + len(texts)))
             # Most batches are fine, and can be taken as they are.
             if all(type(text) is str and text and not text.isspace() for text in texts) and None not in values[ID]:
-                rows.texts += checked(texts)
+                rows.texts += texts
                 for name, column in values.items():
                     rows.columns[name] += column
             else:

@@ -47,13 +47,22 @@ def write_parquet(
     group = list(islice(found, ROW_GROUP))
     schema = _schema(group, facts, dict(kept) if isinstance(kept, Mapping) else dict.fromkeys(kept))
     count = 0
-    words = [name for name in schema.names if name != "vector"]  # numbers of vectors hardly ever repeat
+    words = dictionary_columns([name for name in schema.names if name != "vector"], facts["vectors"])
     with parquet.ParquetWriter(file, schema, use_dictionary=words) as writer:
         while group:
             writer.write_table(_table(group, schema, facts["vectors"]), row_group_size=ROW_GROUP)
             count += len(group)
             group = list(islice(found, ROW_GROUP))
     return count
+
+
+def dictionary_columns(repeated: Sequence[str], kind: str) -> list[str]:
+    """The columns of a Parquet file that have a dictionary: those whose values are `repeated`, and vectors of bytes.
+
+    Parquet has no numbers of one byte: without a dictionary of the 256 of them, each would take four. Numbers of other
+    vectors hardly ever repeat.
+    """
+    return [*repeated, *(["vector.list.element"] if STORAGE_TYPES[kind].itemsize == 1 else [])]
 
 
 def _schema(rows: Sequence[RowVector], facts: Mapping[str, Any], kept: Mapping[str, Any]) -> Any:
