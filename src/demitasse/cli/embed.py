@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,7 +14,7 @@ def embed(  # noqa: PLR0913 - options of a command, each named when used
     sources: Annotated[
         list[str], typer.Argument(help="Files, folders or globs: .parquet, .jsonl, .csv, .tsv, .txt (also .gz).")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the dataset.")],
+    out: Annotated[str, typer.Option("--out", "-o", help="Folder of the dataset; with --ray also s3://bucket/folder.")],
     model: ModelOption = None,
     cut: CutOption = None,
     column: Annotated[
@@ -43,6 +42,10 @@ def embed(  # noqa: PLR0913 - options of a command, each named when used
         int | None, typer.Option(help="Truncate texts to this many tokens; default: what the model takes.")
     ] = None,
     threads: Annotated[int | None, typer.Option(help="Cores to use; default: all of them.")] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(help="Run on Ray: local, auto, or the address of a cluster; --id names unique ids."),
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace a dataset that is there; begin again where inputs have changed.")
     ] = False,
@@ -62,7 +65,13 @@ def embed(  # noqa: PLR0913 - options of a command, each named when used
         shard_rows=shard_rows,
     )
     encoder = load_model(model, cut, device, max_seq_length, threads)
+    if ray is not None:
+        from demitasse.corpora.ray_corpus import VECTORS, RayCluster, embed_on_ray
+
+        rows = embed_on_ray(encoder, sources, out, options, RayCluster(ray))
+        typer.echo(f"{out}/{VECTORS}: {rows:,} {vectors} vectors of {encoder.full}", err=True)
+        return
     summary = embed_corpus(encoder, sources, out, options, force=force)
     typer.echo(f"{out}: {'' if vectors == 'float32' else f'{vectors} '}vectors of {encoder.full}; {summary}", err=True)
     if summary.counts.bad:
-        typer.echo(f"why rows were left out: {out / '_bad_rows'}", err=True)
+        typer.echo(f"why rows were left out: {out}/_bad_rows", err=True)

@@ -60,24 +60,34 @@ class ShardReader:
             self._file[1].close()
             self._file = None
 
+    def read_batch(self, batch: Any, name: str) -> ShardRows:
+        """The rows of an Arrow table that somebody else has read; bad rows are named by their ids."""
+        rows = ShardRows(columns={name: [] for name in self.columns.types})
+        self._add_batch(batch, name, rows, None, 0)
+        return rows
+
     def _read_parquet(self, shard: Shard, source: Source, rows: ShardRows) -> None:
         position = shard.first
         for batch in _parquet_batches(source, shard, self.columns.read):
-            names = self.columns.types
-            values = {name: _values(batch, self.columns.id if name == ID else name) for name in names}
-            texts, number = batch.column(self.columns.text).to_pylist(), shard.before + position - shard.first
-            if self.columns.id is None:
-                values[ID] = list(range(number, number + len(texts)))
-            # Most batches are fine, and can be taken as they are.
-            if all(type(text) is str and text and not text.isspace() for text in texts) and None not in values[ID]:
-                rows.texts += texts
-                for name, column in values.items():
-                    rows.columns[name] += column
-            else:
-                for offset, text in enumerate(texts):
-                    row = {name: column[offset] for name, column in values.items()}
-                    self._add(row, text, f"row {position + offset}", source, rows)
-            position += len(texts)
+            self._add_batch(batch, source.path, rows, position, shard.before + position - shard.first)
+            position += batch.num_rows
+
+    def _add_batch(self, batch: Any, name: str, rows: ShardRows, position: int | None, number: int) -> None:
+        """Add rows, the first of which is at `position` in its file and has the `number`, if rows are numbered."""
+        values = {one: _values(batch, self.columns.id if one == ID else one) for one in self.columns.types}
+        texts = batch.column(self.columns.text).to_pylist()
+        if self.columns.id is None:
+            values[ID] = list(range(number, number + len(texts)))
+        # Most batches are fine, and can be taken as they are.
+        if all(type(text) is str and text and not text.isspace() for text in texts) and None not in values[ID]:
+            rows.texts += texts
+            for one, column in values.items():
+                rows.columns[one] += column
+            return
+        for offset, text in enumerate(texts):
+            row = {one: column[offset] for one, column in values.items()}
+            location = f"id {row[ID]!r}" if position is None else f"row {position + offset}"
+            self._add(row, text, location, name, rows)
 
     def _sort(self, parsed: Iterable[tuple[str, Any]], shard: Shard, source: Source, rows: ShardRows) -> None:
         text_name, id_name, kept = self.columns.text, self.columns.id, self.columns.kept
@@ -85,32 +95,32 @@ class ShardReader:
             if row is None:
                 rows.empty += 1
             elif isinstance(row, str):
-                self._add({ID: shard.before + number}, row, location, source, rows)
+                self._add({ID: shard.before + number}, row, location, source.path, rows)
             elif isinstance(row, Mapping):
                 values = {ID: shard.before + number if id_name is None else row.get(id_name)}
                 for name in kept:
                     values[name] = row.get(name)
-                self._add(values, row.get(text_name), location, source, rows)
+                self._add(values, row.get(text_name), location, source.path, rows)
             else:
                 why = str(row) if isinstance(row, BadRowError) else f"it is {kind_of(row)}, not a row with column names"
                 rows.bad.append(BadRow(source.path, location, why))
 
-    def _add(self, values: dict[str, Any], text: Any, location: str, source: Source, rows: ShardRows) -> None:
+    def _add(self, values: dict[str, Any], text: Any, location: str, name: str, rows: ShardRows) -> None:
         if not isinstance(text, str):
             why = "is missing" if text is None else f"is {kind_of(text)}, not a string"
-            rows.bad.append(BadRow(source.path, location, f"{self.columns.text!r} {why}"))
+            rows.bad.append(BadRow(name, location, f"{self.columns.text!r} {why}"))
         elif values[ID] is None:
-            rows.bad.append(BadRow(source.path, location, f"{self.columns.id!r}, its id, is missing"))
+            rows.bad.append(BadRow(name, location, f"{self.columns.id!r}, its id, is missing"))
         elif not text or text.isspace():
             rows.empty += 1
         else:
             why_not = None if self._plain_types else self._misfit(values)
             if why_not is not None:
-                rows.bad.append(BadRow(source.path, location, why_not))
+                rows.bad.append(BadRow(name, location, why_not))
                 return
             rows.texts.append(text if text.isascii() else next(checked([text])))
-            for name, value in values.items():
-                rows.columns[name].append(value)
+            for one, value in values.items():
+                rows.columns[one].append(value)
 
     @cached_property
     def _plain_types(self) -> bool:
