@@ -2,12 +2,15 @@
 
     python benchmarks/corpus.py rates  --json benchmarks/results/corpus-rates.json
     python benchmarks/corpus.py kills --rows 10e6 --json benchmarks/results/corpus-kills.json
+    python benchmarks/corpus.py plan --rows 1e6 --json benchmarks/results/corpus-plan.json
 
 Texts are made from the sentences that ship with demitasse: each has one of its words replaced by two others, so that
 most of them differ. `rates` has `embed` (a Parquet file to a dataset of int8 vectors), `Encoder.encode` of the same
 texts that are in memory already, and a plain loop (a thousand rows read, encoded and written, and then the next) take
 turns, each in a process of its own, and compares seconds of the same turn: this cancels most of what else the machine
 does. `kills` embeds a corpus once unbroken and once killed (SIGKILL) five times at random, and compares all rows.
+`plan` times a sample of a corpus as `demitasse plan --count --sample` does, embeds the corpus, and times the sample
+once more: the machine may have become slower or faster meanwhile.
 """
 
 from __future__ import annotations
@@ -24,14 +27,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import demitasse as dt
 from demitasse.host.bundled import corpus
 from demitasse.host.machine import machine, versions
+from demitasse.planning.corpus_cost import time_sample
 
 GROUP = 100_000
 ROWS = {0: 600_000, 1: 60_000, 3: 30_000, 6: 15_000}
@@ -122,6 +128,27 @@ def rates(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
     return {"rates": found, "rounds": rounds}
 
 
+def plan(folder: Path, rows: int, layers: list[int]) -> dict[str, Any]:
+    found = []
+    for depth in layers:
+        count = max(GROUP // 10, int(rows * ROWS[depth] / ROWS[0]))
+        source, out, sample = folder / "plan.parquet", folder / "planned", list(islice(texts(seed=1), GROUP // 5))
+        write_corpus(source, count)
+        encoder = dt.load().cut(depth, DIMS[depth])
+        before = time_sample(encoder, [depth], sample, 15)[depth]
+        shutil.rmtree(out, ignore_errors=True)
+        values = {"layers": depth, "dims": DIMS[depth], "source": str(source), "out": str(out)}
+        seconds, _ = run(EMBED, **values, shard=GROUP)
+        after = time_sample(encoder, [depth], sample, 15)[depth]
+        predicted = count / statistics.harmonic_mean([before, after])
+        row = {"cut": f"{depth}x{DIMS[depth]}", "rows": count, "texts_per_second": [round(before), round(after)]}
+        row |= {"predicted_seconds": round(predicted, 1), "measured_seconds": round(seconds, 1)}
+        row["predicted_by_measured"] = round(predicted / seconds, 3)
+        found.append(row)
+        print(json.dumps(row), flush=True)
+    return {"plan": found}
+
+
 def command(source: Path, out: Path) -> list[str]:
     options = ["--cut", "0x64", "--vectors", "int8", "--out", str(out)]
     return [sys.executable, "-m", "demitasse", "embed", str(source), *options]
@@ -190,7 +217,7 @@ def compared(one: Path, other: Path, rows: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["rates", "kills"])
+    parser.add_argument("what", choices=["rates", "kills", "plan"])
     parser.add_argument("--rows", type=float, default=10e6)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of rows of rates")
@@ -200,6 +227,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         if options.what == "rates":
             result = rates(Path(folder), options.rounds, options.scale)
+        elif options.what == "plan":
+            result = plan(Path(folder), int(options.rows), [0, 3])
         else:
             result = kills(Path(folder), int(options.rows))
     load = os.getloadavg()[1]  # others on the machine
