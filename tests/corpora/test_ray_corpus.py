@@ -23,16 +23,18 @@ from demitasse.corpora.ray_corpus import VECTORS, RayCluster, actors_for, embed_
 from demitasse.host.bundled import corpus
 
 pytestmark = pytest.mark.ray
-ROWS = 40_000
+ROWS, FILE = 40_000, 2000
 OPTIONS = CorpusOptions(id="key", vectors="int8")
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path, sentences = tmp_path_factory.mktemp("texts") / "texts.parquet", corpus()
-    texts = [f"{sentences[number % len(sentences)]} {number}" for number in range(ROWS)]
-    pq.write_table(pa.table({"key": range(ROWS), "text": texts}), path, row_group_size=1000)
-    return path
+    folder, sentences = tmp_path_factory.mktemp("texts"), corpus()
+    for start in range(0, ROWS, FILE):
+        keys = range(start, start + FILE)
+        texts = [f"{sentences[number % len(sentences)]} {number}" for number in keys]
+        pq.write_table(pa.table({"key": keys, "text": texts}), folder / f"{start:06d}.parquet")
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -72,20 +74,30 @@ def meanwhile(action: Callable[[], bool]) -> threading.Thread:
     return thread
 
 
-def encoders() -> list[Any]:
-    """The actors that encode just now."""
-    from ray.util.state import list_actors
-
-    return [one for one in list_actors() if one.state == "ALIVE" and one.pid and "MapWorker" in one.class_name]
+def encoders() -> list[int]:
+    """The processes, below this one, of actors that encode just now."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    processes = [
+        (int(pid), int(parent), words) for pid, parent, words in (line.split(None, 2) for line in listed.splitlines())
+    ]
+    ours, found = {os.getpid()}, []
+    while True:
+        more = {pid for pid, parent, _ in processes if parent in ours} - ours
+        if not more:
+            break
+        ours |= more
+    for pid, _, words in processes:
+        if pid in ours and words.startswith("ray::MapWorker(MapBatches(EncodeBatch)"):
+            found.append(pid)
+    return found
 
 
 def kill_one(pids: list[int]) -> bool:
-    """Kill the process of an actor, and note which it was."""
-    for one in encoders():
-        os.kill(one.pid, signal.SIGKILL)
-        pids.append(one.pid)
-        return True
-    return False
+    """Kill the process of an actor that encodes, and note which it was."""
+    for pid in encoders()[:1]:
+        os.kill(pid, signal.SIGKILL)
+        pids.append(pid)
+    return bool(pids)
 
 
 def test_an_actor_is_killed(ray: Any, source: Path, expected: Any, tmp_path: Path) -> None:

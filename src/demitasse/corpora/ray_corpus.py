@@ -5,7 +5,8 @@ reader has no numbers of rows, so there must be a column of ids, which keeps its
 
 The filter of ids is an actor of its own, and so are reading and writing: a cluster whose cores are all taken by
 encoders would wait for ever when it resumes. `actors_for` leaves cores for them, and a local cluster is told that it
-has more than it has.
+has more than it has. When a node goes, encoders may still take all cores that are left, so reading and writing ask for
+none.
 """
 
 from __future__ import annotations
@@ -136,13 +137,14 @@ def _run(encoder: Encoder, paths: list[str], out: str, options: CorpusOptions, c
                 "text": text,
                 "out": out,
                 "name": ", ".join(paths),
+                "threads": None if "num_gpus" in actors else actors["num_cpus"],
             },
             batch_size=_BATCH,
             batch_format="pyarrow",
             compute=data.ActorPoolStrategy(size=size),
             **actors,
         )
-        encoded.write_parquet(f"{out}/{VECTORS}", min_bytes_per_file=_FILE)
+        encoded.write_parquet(f"{out}/{VECTORS}", min_bytes_per_file=_FILE, ray_remote_args={"num_cpus": 0})
     finally:
         context.checkpoint_config = None
     return int(data.read_parquet(f"{out}/{VECTORS}", columns=[options.id]).count())
@@ -155,16 +157,20 @@ def _read(data: Any, paths: list[str], columns: list[str]) -> Any:
         raise DataError(f"the sources are of several formats ({', '.join(sorted(kinds))}); embed each by itself")
     kind = kinds.pop()
     if kind == "parquet":
-        return data.read_parquet(paths, columns=columns)
+        return data.read_parquet(paths, columns=columns, num_cpus=0)
     options = {"file_extensions": None} if kind == "jsonl" else {}
-    return getattr(data, _READERS[kind])(paths, **options).select_columns(columns)
+    return getattr(data, _READERS[kind])(paths, num_cpus=0, **options).select_columns(columns)
 
 
 class EncodeBatch:
     """What an actor does: a table of rows in, a table of vectors out."""
 
-    def __init__(self, encoder: Encoder, options: CorpusOptions, text: str, out: str, name: str) -> None:
-        self._encoder, self._options, self._text, self._out, self._name = encoder, options, text, out, name
+    def __init__(
+        self, encoder: Encoder, options: CorpusOptions, text: str, out: str, name: str, threads: int | None = None
+    ) -> None:
+        # Several encoders share a machine, and each would use all of its cores.
+        self._encoder = encoder if threads is None else encoder._on_threads(threads)
+        self._options, self._text, self._out, self._name = options, text, out, name
 
     def __call__(self, batch: Any) -> Any:
         """The vectors of a batch, without rows that are empty or bad."""
