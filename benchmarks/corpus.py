@@ -40,7 +40,7 @@ from demitasse.host.machine import machine, versions
 from demitasse.planning.corpus_cost import time_sample
 
 GROUP = 100_000
-ROWS = {0: 600_000, 1: 60_000, 3: 30_000, 6: 15_000}
+ROWS = {0: 1_000_000, 1: 60_000, 3: 30_000, 6: 15_000}
 DIMS = {0: 64, 1: 128, 3: 128, 6: 384}
 KILLS = 5
 
@@ -69,10 +69,10 @@ for batch in pq.ParquetFile({source!r}).iter_batches(1000):
 writer.close()
 """
 PROGRAMS = {"encode": ENCODE, "embed": EMBED, "loop": LOOP}
-START, END = (
-    "import time, resource\n",
-    "\nprint(time.monotonic() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)",
-)
+START = "import time, resource\n"
+END = """
+print(time.monotonic() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time() - used)
+"""
 
 
 def texts(seed: int = 0) -> Iterator[str]:
@@ -94,35 +94,37 @@ def write_corpus(path: Path, rows: int) -> None:
             writer.write_table(pa.table([pa.array(ids), pa.array([next(made) for _ in ids])], schema=schema))
 
 
-def run(program: str, **values: Any) -> tuple[float, float]:
-    """Seconds, without imports and loading, and peak megabytes of a process."""
-    code = START + program.format(**values) + END
+def run(program: str, **values: Any) -> tuple[float, float, float]:
+    """Seconds, without imports and loading, peak megabytes, and seconds of the processor of a process."""
+    code = START + program.format(**values).replace("began", "used = time.process_time()\nbegan", 1) + END
     ended = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    seconds, kilobytes = ended.stdout.split()
-    return float(seconds), float(kilobytes) / 1024
+    seconds, kilobytes, processor = ended.stdout.split()
+    return float(seconds), float(kilobytes) / 1024, float(processor)
 
 
-def rates(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
+def rates(folder: Path, rounds: int, scale: float, depths: list[int]) -> dict[str, Any]:
     found = []
-    for layers, count in ROWS.items():
-        rows, source, out = int(count * scale), folder / f"{layers}.parquet", folder / "out"
+    for layers in depths:
+        rows, source, out = int(ROWS[layers] * scale), folder / f"{layers}.parquet", folder / "out"
         write_corpus(source, rows)
-        turns: dict[str, list[tuple[float, float]]] = {name: [] for name in PROGRAMS}
+        turns: dict[str, list[tuple[float, float, float]]] = {name: [] for name in PROGRAMS}
         for _ in range(rounds):
             for name, program in PROGRAMS.items():
                 shutil.rmtree(out, ignore_errors=True)
                 values = {"layers": layers, "dims": DIMS[layers], "source": str(source), "out": str(out)}
-                turns[name].append(run(program, **values, shard=min(GROUP, rows // 4)))
+                turns[name].append(run(program, **values, shard=GROUP))
         row: dict[str, Any] = {"cut": f"{layers}x{DIMS[layers]}", "rows": rows}
         for name, measured in turns.items():
             row[name] = {
-                "rows_per_second": round(statistics.median(rows / seconds for seconds, _ in measured)),
-                "peak_mb": round(max(peak for _, peak in measured)),
-                "seconds": [round(seconds, 2) for seconds, _ in measured],
+                "rows_per_second": round(statistics.median(rows / seconds for seconds, _, _ in measured)),
+                "peak_mb": round(max(peak for _, peak, _ in measured)),
+                "seconds": [round(seconds, 2) for seconds, _, _ in measured],
+                "processor_seconds": [round(used, 2) for _, _, used in measured],
             }
         for name in ("encode", "loop"):
-            shares = [theirs / ours for (theirs, _), (ours, _) in zip(turns[name], turns["embed"], strict=True)]
-            row[f"embed_by_{name}"] = round(statistics.median(shares), 3)
+            pairs = list(zip(turns[name], turns["embed"], strict=True))
+            row[f"embed_by_{name}"] = round(statistics.median(theirs[0] / ours[0] for theirs, ours in pairs), 3)
+            row[f"by_processor_seconds_{name}"] = round(statistics.median(a[2] / b[2] for a, b in pairs), 3)
         found.append(row)
         print(json.dumps(row), flush=True)
     return {"rates": found, "rounds": rounds}
@@ -138,7 +140,7 @@ def plan(folder: Path, rows: int, layers: list[int]) -> dict[str, Any]:
         before = time_sample(encoder, [depth], sample, 15)[depth]
         shutil.rmtree(out, ignore_errors=True)
         values = {"layers": depth, "dims": DIMS[depth], "source": str(source), "out": str(out)}
-        seconds, _ = run(EMBED, **values, shard=GROUP)
+        seconds, _, _ = run(EMBED, **values, shard=GROUP)
         after = time_sample(encoder, [depth], sample, 15)[depth]
         predicted = count / statistics.harmonic_mean([before, after])
         row = {"cut": f"{depth}x{DIMS[depth]}", "rows": count, "texts_per_second": [round(before), round(after)]}
@@ -221,14 +223,15 @@ def main() -> None:
     parser.add_argument("--rows", type=float, default=10e6)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of rows of rates")
+    parser.add_argument("--layers", type=int, nargs="+", default=list(ROWS), help="of rates and plan")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--folder", type=Path, help="where to write, a temporary folder by default")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         if options.what == "rates":
-            result = rates(Path(folder), options.rounds, options.scale)
+            result = rates(Path(folder), options.rounds, options.scale, options.layers)
         elif options.what == "plan":
-            result = plan(Path(folder), int(options.rows), [0, 3])
+            result = plan(Path(folder), int(options.rows), options.layers)
         else:
             result = kills(Path(folder), int(options.rows))
     load = os.getloadavg()[1]  # others on the machine

@@ -19,6 +19,7 @@ import pytest
 
 import demitasse as dt
 from demitasse import CorpusOptions, DataError, FolderError
+from demitasse.corpora import ray_corpus
 from demitasse.corpora.ray_corpus import VECTORS, RayCluster, actors_for, embed_on_ray
 from demitasse.host.bundled import corpus
 
@@ -132,10 +133,14 @@ def test_the_driver_is_killed_and_the_next_one_goes_on(source: Path, expected: A
     check(tmp_path / "out", expected)
 
 
-def test_a_node_is_removed_in_the_middle(source: Path, expected: Any, tmp_path: Path, ray: Any) -> None:
+def test_a_node_is_removed_in_the_middle(
+    source: Path, expected: Any, tmp_path: Path, ray: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two nodes on one machine; with the second go its raylet and all actors on it."""
     from ray.cluster_utils import Cluster
 
+    monkeypatch.setattr(ray_corpus, "_BATCH", 1000)
+    monkeypatch.setattr(ray_corpus, "_FILE", 1)
     nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 4, "include_dashboard": False})
     try:
         second = nodes.add_node(num_cpus=4)
@@ -143,8 +148,7 @@ def test_a_node_is_removed_in_the_middle(source: Path, expected: Any, tmp_path: 
         removed: list[bool] = []
 
         def remove() -> bool:
-            vectors = tmp_path / "out" / VECTORS
-            if not vectors.exists():
+            if not any((tmp_path / "out" / VECTORS).glob("*.parquet")):
                 return False
             nodes.remove_node(second, allow_graceful=False)
             removed.append(True)
