@@ -8,9 +8,10 @@ DIST := .venv-dist
 LOWEST := .venv-lowest
 CONTRACTS := .venv-contracts
 ADAPTERS := .venv-adapters
+RAY := .venv-ray
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo install lint test quick soak adapters contracts lowest fix docs dist clean
+.PHONY: demo install lint test quick soak adapters ray contracts lowest fix docs dist clean
 
 # The base install alone, in an environment of its own: no torch.
 demo: $(DEMO)/installed
@@ -63,6 +64,16 @@ $(ADAPTERS)/installed: pyproject.toml constraints.txt
 	$(ADAPTERS)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[train,data]' --group large-adapters
 	touch $@
 
+# Corpora on Ray, which is large, in an environment of its own: actors, nodes and drivers are killed.
+ray: $(RAY)/installed
+	$(RAY)/bin/python -m pytest --noconftest -W default -m ray tests/corpora/test_ray_corpus.py
+
+$(RAY)/installed: pyproject.toml constraints.txt
+	test -x $(RAY)/bin/python || $(PYTHON) -m venv $(RAY)
+	$(RAY)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(RAY)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[ray]' pytest
+	touch $@
+
 # The server against more clients than `make test` installs, and its OpenAPI document against a fuzzer.
 contracts: $(CONTRACTS)/installed
 	$(CONTRACTS)/bin/python -m pytest --noconftest -W default --disable-warnings -s tests/contracts
@@ -113,5 +124,5 @@ $(DIST)/installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(DEMO) $(DIST) $(LOWEST) $(CONTRACTS) $(ADAPTERS) dist build site
+	rm -rf $(VENV) $(DEMO) $(DIST) $(LOWEST) $(CONTRACTS) $(ADAPTERS) $(RAY) dist build site
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis

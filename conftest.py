@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     absent = [] if torch.cuda.is_available() else ["cuda"]
     if not system_calls.available():
         absent.append("seccomp")
-    absent += [mark for mark in ("soak", "adapters") if mark not in config.option.markexpr]
+    absent += [mark for mark in ("soak", "adapters", "ray") if mark not in config.option.markexpr]
     left_out = [item for item in items if any(item.get_closest_marker(mark) for mark in absent)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]

@@ -183,7 +183,7 @@ def serve_overload() -> list[str]:
 def search_peers(rows: int, dims: int) -> list[str]:
     """Methods of search over the same vectors, by how fast they are."""
     lines = [
-        "| | recall@10 | queries/s, one core | two cores | exact float32 = 1 | bytes per vector | memory, MB | build, s |",
+        "| | recall@10 | queries/s, one core | two cores | exact float32 = 1 | bytes each | memory, MB | build, s |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in benchmark("search")["rows"]:

@@ -21,7 +21,7 @@ LAYERS = [
     {"encoding"},
     {"torch_model", "data", "objectives"},
     {"exporting", "evaluation"},
-    {"training", "planning", "search"},
+    {"training", "planning", "search", "corpora"},
     {"display", "serving"},
     {"public"},  # `import demitasse`
     {"cli", "integrations"},

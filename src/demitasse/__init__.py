@@ -20,6 +20,9 @@ from demitasse.extras import EXPORT, MTEB, TORCH, TRAIN, Extra, need, stand_in
 
 if TYPE_CHECKING:  # the table below, as type checkers read it
     from demitasse._version import __version__ as __version__
+    from demitasse.corpora.embed import embed_corpus as embed_corpus
+    from demitasse.corpora.options import CorpusOptions as CorpusOptions
+    from demitasse.corpora.summary import CorpusSummary as CorpusSummary
     from demitasse.cut import Cut as Cut
     from demitasse.cut import grid as grid
     from demitasse.data.pairs import Pairs as Pairs
@@ -81,6 +84,8 @@ _PUBLIC: dict[str, tuple[str, Extra | None]] = {
     "BackboneError": ("errors", None),
     "Budget": ("planning.budget", None),
     "CoSENT": ("objectives.pair_losses", TRAIN),
+    "CorpusOptions": ("corpora.options", None),
+    "CorpusSummary": ("corpora.summary", None),
     "Cut": ("cut", None),
     "CutError": ("errors", None),
     "DataError": ("errors", None),
@@ -112,6 +117,7 @@ _PUBLIC: dict[str, tuple[str, Extra | None]] = {
     "TrainingStopped": ("errors", None),
     "TwoDMSE": ("objectives.published", TRAIN),
     "__version__": ("_version", None),
+    "embed_corpus": ("corpora.embed", None),
     "evaluate": ("evaluation.evaluate", None),
     "export": ("exporting.export", EXPORT),
     "fit_exits": ("training.fit_exits", TORCH),

@@ -17,7 +17,7 @@ from demitasse.objectives.names import LOSSES, OBJECTIVES
 from demitasse.planning.budget import PREFER
 
 COMMANDS = [
-    *("encode", "fit", "train", "eval", "measure", "plan", "check", "report", "info", "cut", "export"),
+    *("embed", "encode", "fit", "train", "eval", "measure", "plan", "check", "report", "info", "cut", "export"),
     *("index", "search", "serve", "demo"),
 ]
 
@@ -42,7 +42,7 @@ def offered(run: RunCommand, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
     ("line", "values"),
     [
         ("demitasse ", COMMANDS),
-        ("demitasse e", ["encode", "eval", "export"]),
+        ("demitasse e", ["embed", "encode", "eval", "export"]),
         ("demitasse encode --co", ["--column"]),
         ("demitasse encode --vectors ", list(STORED)),
         ("demitasse encode --vectors flo", ["float32", "float16"]),

@@ -136,3 +136,35 @@ def test_plan_says_which_depths_are_as_fast_within_the_noise(profile_folder: Pat
     assert "tiny: 1x32 int8" in printed
     assert said in printed
     assert "within the noise" not in run("plan", "old.json", "--min-quality", "50").out
+
+
+def test_what_a_corpus_costs(run: RunCommand, profile_folder: Path) -> None:
+    ran = run("plan", "old.json", "--count", "1e9", "--euros-per-hour", "2")
+    assert ran.code == 0, ran.err
+    assert "1,000,000,000 texts" in ran.out
+    assert "euros" in ran.out
+    assert "with --sample FILE" in ran.out
+    plain = json.loads(run("plan", "old.json", "--count", "1e6", "--min-quality", "80%", "--json").out)
+    assert plain["count"] == 1_000_000
+    assert {row["vectors"] for row in plain["front"]} == {"int8"}
+    for row in plain["front"]:
+        assert row["corpus"]["hours"] == pytest.approx(1e6 / row["corpus"]["texts_per_second"] / 3600)
+    nothing = run("plan", "old.json", "--count", "1e6", "--latency-ms", "0.0001")
+    assert nothing.code == 1
+    refused = run("plan", "old.json", "--latency-ms", "1", "--sample", "texts.txt")
+    assert refused.code == 2
+    assert "say how many texts it has, as --count 1e9" in refused.err
+
+
+def test_the_texts_of_a_corpus_are_timed(run: RunCommand, tmp_path: Path) -> None:
+    (tmp_path / "sample.txt").write_text("\n".join(["a small cup", "a mug of coffee"] * 600))
+    rows = made_profile().select([Cut(1, 32), Cut(2, 32)])
+    profile = replace(made_profile(), model="built-in", fingerprint=load().fingerprint, rows=rows)
+    profile.save(tmp_path / "profile.json")
+    given = ("--count", "1e6", "--sample", str(tmp_path / "sample.txt"), "--seconds", "0.1")
+    ran = run("plan", str(tmp_path / "profile.json"), *given)
+    assert ran.code == 0, ran.err
+    assert "sample.txt, here and now" in " ".join(ran.out.split())
+    plain = json.loads(run("plan", str(tmp_path / "profile.json"), *given, "--json").out)
+    assert {row["precision"] for row in plain["front"]} == {"int8"}
+    assert all(row["corpus"]["texts_per_second"] != row["texts_per_second"] for row in plain["front"])

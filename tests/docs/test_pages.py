@@ -35,6 +35,7 @@ WRITTEN = {
     "docs/how-to/evaluate.md": ["grid.json", "grid.png", "cache"],
     "docs/how-to/export.md": ["blocks/layer_6.onnx", "graph/model.onnx"],
     "docs/how-to/encode-files.md": ["vectors.npy", "vectors.parquet"],
+    "docs/how-to/embed-a-corpus.md": ["vectors/part-000000.parquet", "vectors/_corpus.json"],
     "docs/how-to/search.md": ["cups/index.json", "docs/texts.sqlite", "beir-index/index.json"],
     "docs/how-to/command-line.md": [
         "vectors.npy",

@@ -25,6 +25,7 @@ _INDEX = "index build in/docs.jsonl --out out/index --cut 0x32"
 _OTHER_INDEX = "index build in/more.jsonl --out out/index --cut 0x32"
 _DELETE = "index delete out/index --input in/few.txt"
 _UNTIDY = f"{_INDEX} && index add out/index in/more.jsonl && {_DELETE}"
+_EMBED = "embed in/docs.jsonl in/bad.jsonl --out out/corpus --cut 0x32 --shard-rows 15 --vectors int8"
 _MEASURE = "--json out/p.json --seconds 0.01 --rounds 2 --layers 1 --dims 16 --texts in/few.txt"
 
 
@@ -131,6 +132,13 @@ def _compact(path: Path) -> object:
     return facts["files"], facts["deleted"], _found(path)
 
 
+def _embedded(path: Path) -> object:
+    """All parts by their bytes, and the reasons for rows that were left out; the manifest has times of inputs."""
+    found = tree(path)
+    assert found.pop("_corpus.json")
+    return sorted(found.items())
+
+
 OPERATIONS = [
     Operation("save", "cut in/tiny 2x16 --out out/m", "out/m"),
     Operation("save, replacing", "cut in/tiny 2x16 --out out/m", "out/m", _OLDER, by_default=True),
@@ -165,5 +173,14 @@ OPERATIONS = [
     Operation("index delete", _DELETE, "out/index", _INDEX, reads=_found, by_default=True),
     Operation("index compact", "index compact out/index", "out/index", _UNTIDY, reads=_compact, by_default=True),
     Operation("index rebuild", "index rebuild out/index --cut 0x16", "out/index", _INDEX, reads=_found),
+    Operation("embed", _EMBED, "out/corpus", reads=_embedded, by_default=True),
+    Operation(
+        "embed, replacing",
+        f"{_EMBED} --deduplicate --force",
+        "out/corpus",
+        "embed in/more.jsonl --out out/corpus --cut 0x32",
+        reads=_embedded,
+        by_default=True,
+    ),
     Operation("report", "report in/profile.json -o out/r.html", "out/r.html", by_default=True),
 ]

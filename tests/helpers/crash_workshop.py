@@ -166,6 +166,7 @@ def _write_inputs(folder: Path) -> None:
     for name, some in (("docs", texts[:40]), ("more", texts[30:50])):
         lines = [json.dumps({"id": text, "text": text, "length": len(text)}) for text in some]
         (folder / "in" / f"{name}.jsonl").write_text("\n".join(lines))
+    (folder / "in" / "bad.jsonl").write_text('{"id": "one", "text": "kan lor"}\nnot json\n{"id": "two"}')
     made_profile().save(folder / "in" / "profile.json")
     (folder / "out").mkdir()
     (folder / "tmp").mkdir()

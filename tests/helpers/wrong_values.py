@@ -86,7 +86,7 @@ def constructors() -> list[Call]:
         "Matryoshka",
     )
     more = ("Matryoshka2d", "Principal", "Published", "Starbucks", "TwoDMSE", "TrainOptions", "Budget")
-    made = [Call(kind, getattr(dt, kind)) for kind in (*kinds, *more, "MeasureOptions")]
+    made = [Call(kind, getattr(dt, kind)) for kind in (*kinds, *more, "MeasureOptions", "CorpusOptions")]
     return [*made, Call("Cut", dt.Cut, 3, 64), Call("Cut.parse", dt.Cut.parse, "3x64"), Call("grid", dt.grid, [1], [8])]
 
 
@@ -182,5 +182,19 @@ def work(encoder: dt.Encoder, folder: Path, model: Path, sentences: list[str]) -
         Call("export", dt.export, encoder.cut(0, 8), folder / "blocks", force=True),
         Call("evaluate", dt.evaluate, encoder, cuts=[dt.Cut(0, 8)], resamples=0),
         Call("measure", dt.measure, encoder, texts=sentences[:60], options=measuring, **none),
+        Call(
+            "embed_corpus",
+            dt.embed_corpus,
+            encoder.cut(0, 8),
+            _text_file(folder / "corpus.txt", sentences[:9]),
+            folder / "corpus",
+            force=True,
+            fine=("options=None",),
+        ),
         Call("mteb_model", dt.mteb_model, encoder, dt.Cut(1, 8)),
     ]
+
+
+def _text_file(path: Path, texts: list[str]) -> Path:
+    path.write_text("\n".join(texts))
+    return path

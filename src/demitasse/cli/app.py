@@ -16,6 +16,7 @@ import demitasse
 from demitasse.cli.check import check
 from demitasse.cli.cut import cut_model
 from demitasse.cli.demo import demo
+from demitasse.cli.embed import embed
 from demitasse.cli.encode import encode
 from demitasse.cli.eval import evaluate
 from demitasse.cli.export import export
@@ -39,6 +40,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(encode)
+app.command()(embed)
 app.command()(fit)
 app.command()(train)
 app.command("eval")(evaluate)

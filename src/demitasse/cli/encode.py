@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from demitasse.cli.models import load_model
-from demitasse.cli.options import REPEATABLE, VECTOR_KINDS, CutOption, DeviceOption, ModelOption
+from demitasse.cli.options import REPEATABLE, VECTOR_KINDS, CutOption, DeviceOption, ModelOption, parse_names
 from demitasse.cli.outputs import check_not_input, check_output
 from demitasse.errors import DataError
 from demitasse.host.live_texts import groups as live_groups
@@ -66,7 +66,7 @@ def encode(  # noqa: PLR0913 - options of a command, each named when used
     from demitasse.cli.vector_files import VectorFile
     from demitasse.encoding.token_tally import TokenTally
 
-    target = VectorFile(output, vectors, _names(keep))
+    target = VectorFile(output, vectors, parse_names(keep))
     check_output(output)
     check_not_input(output, input)
     source = _rows(texts, input, column, target.keep)
@@ -90,14 +90,6 @@ def encode(  # noqa: PLR0913 - options of a command, each named when used
 def _with_vectors(encode: Callable[..., Iterator[Vectors]], rows: Iterable[TextRow]) -> Iterator[RowVector]:
     written, encoded = tee(rows)
     return zip(written, encode(row.text for row in encoded), strict=True)
-
-
-def _names(keep: list[str] | None) -> tuple[str, ...]:
-    """The columns that --keep names, each once: with commas between them, or the option repeated."""
-    names = [name.strip() for given in keep or () for name in given.split(",")]
-    if "" in names:
-        raise DataError(f"--keep {','.join(keep or ())!r} has an empty name; write columns such as id,title")
-    return tuple(dict.fromkeys(names))
 
 
 def _rows(texts: list[str] | None, source: Path | None, column: str | None, keep: tuple[str, ...]) -> TextRows:

@@ -124,6 +124,18 @@ def parse_numbers(text: str | None, option: str) -> list[int] | None:
     return sorted({number for first, last in ranges for number in range(first, last + 1)})
 
 
+def parse_names(keep: list[str] | None) -> tuple[str, ...]:
+    """The columns that --keep names, each once: with commas between them, or the option repeated.
+
+    >>> parse_names(["id,title", "url"])
+    ('id', 'title', 'url')
+    """
+    names = [name.strip() for given in keep or () for name in given.split(",")]
+    if "" in names:
+        raise DataError(f"--keep {','.join(keep or ())!r} has an empty name; write columns such as id,title")
+    return tuple(dict.fromkeys(names))
+
+
 def parse_min_quality(text: str | None) -> float | None:
     """A minimum quality as `Budget` takes it: a share up to 1, or points.
 

@@ -59,6 +59,15 @@ def plan(  # noqa: PLR0913 - options of a command, each named when used
     recall: Annotated[
         float, typer.Option(help="Recall that a search of the index is to have, for an estimate of its time.")
     ] = 0.99,
+    count: Annotated[
+        float | None, typer.Option(help="Texts of a corpus, such as 1e9: what they cost at each cut on the front.")
+    ] = None,
+    sample: Annotated[
+        Path | None, typer.Option(help="File with some of the texts of --count, to be timed here.")
+    ] = None,
+    euros_per_hour: Annotated[
+        float | None, typer.Option("--euros-per-hour", help="What an hour of this machine costs, for --count.")
+    ] = None,
     prefer: Annotated[
         str | None,
         typer.Option(
@@ -90,20 +99,30 @@ def plan(  # noqa: PLR0913 - options of a command, each named when used
     )
     if not 0 < recall <= 1:
         raise DataError(f"--recall {recall:g} is not a share; write one above 0 and up to 1, such as 0.95")
-    if not budget.limits and prefer is None:
+    if count is None and (sample is not None or euros_per_hour is not None):
+        raise DataError("--sample and --euros-per-hour are about a corpus; say how many texts it has, as --count 1e9")
+    if not budget.limits and prefer is None and count is None:
         raise DataError("no budget was given; say what you can afford, such as --latency-ms 5 or --min-quality 97%")
     if export is not None:
         check_model_folder(export, model, force=force)
     source = MeasureSource(model, tasks, data, texts, device)
     _check_names(precision, vectors)
     measured, encoder = _profile(profile, source, seconds)
-    # An index holds int8 vectors.
-    among = measured.select(precisions=precision or (), vectors=vectors or (["int8"] if documents is not None else ()))
+    # An index holds int8 vectors, and so does a corpus of any size.
+    kinds = vectors or (["int8"] if documents is not None or count is not None else ())
+    among = measured.select(precisions=precision or (), vectors=kinds)
+    if count is not None:
+        among = tuple(row for row in among if not budget.broken(row, measured.full.quality)) or among
     try:
         best = measured.best(budget, among)
     except NothingFits as problem:
         typer.echo(f"error: {problem}", err=True)
         raise typer.Exit(1) from None
+    if count is not None:
+        from demitasse.cli.corpus_costs import CorpusPlan
+
+        CorpusPlan(count, sample, euros_per_hour, seconds).show(measured, among, encoder, device, as_json=as_json)
+        return
     cheaper, better = neighbours(among, budget, best, measured.full.quality)
     tied = as_fast(among, budget, best, measured.full.quality)
     rows = {"best": best, "cheaper": cheaper, "better": better, "full": measured.full}

@@ -47,7 +47,7 @@ def write_parquet(
     group = list(islice(found, ROW_GROUP))
     schema = _schema(group, facts, dict(kept) if isinstance(kept, Mapping) else dict.fromkeys(kept))
     count = 0
-    words = [name for name in schema.names if name != "vector"]  # numbers of vectors hardly ever repeat
+    words = dictionary_columns([name for name in schema.names if name != "vector"], facts["vectors"])
     with parquet.ParquetWriter(file, schema, use_dictionary=words) as writer:
         while group:
             writer.write_table(_table(group, schema, facts["vectors"]), row_group_size=ROW_GROUP)
@@ -56,10 +56,19 @@ def write_parquet(
     return count
 
 
+def dictionary_columns(repeated: Sequence[str], kind: str) -> list[str]:
+    """The columns of a Parquet file that have a dictionary: those whose values are `repeated`, and vectors of bytes.
+
+    Parquet has no numbers of one byte: without a dictionary of the 256 of them, each would take four. Numbers of other
+    vectors hardly ever repeat.
+    """
+    return [*repeated, *(["vector.list.element"] if STORAGE_TYPES[kind].itemsize == 1 else [])]
+
+
 def _schema(rows: Sequence[RowVector], facts: Mapping[str, Any], kept: Mapping[str, Any]) -> Any:
     arrow = importlib.import_module("pyarrow")
     types = {
-        name: _type_of(name, [row.kept[name] for row, _ in rows]) if known is None else known
+        name: type_of(name, [row.kept[name] for row, _ in rows]) if known is None else known
         for name, known in kept.items()
     }
     types.pop("text", None)  # kept under its own name anyway
@@ -69,12 +78,12 @@ def _schema(rows: Sequence[RowVector], facts: Mapping[str, Any], kept: Mapping[s
     return arrow.schema([*types.items()], {METADATA_KEY: json.dumps(facts, ensure_ascii=False)})
 
 
-def _type_of(name: str, values: Sequence[Any]) -> Any:
+def type_of(name: str, values: Sequence[Any]) -> Any:
     """The Arrow type of values that come without one."""
     arrow = importlib.import_module("pyarrow")
     if any(map(_has_fields, values)):
         raise DataError(f"the column {name!r} holds objects, whose fields may differ; keep it in a .jsonl file")
-    found = _array(name, values, None).type
+    found = typed_array(name, values, None).type
     return arrow.string() if arrow.types.is_null(found) else found
 
 
@@ -89,11 +98,12 @@ def _table(rows: Sequence[RowVector], schema: Any, kind: str) -> Any:
     made["vector"] = arrow.FixedSizeListArray.from_arrays(numbers, schema.field("vector").type.list_size)
     for name, known in zip(schema.names, schema.types, strict=True):
         if name not in made:
-            made[name] = _array(name, [row.kept[name] for row, _ in rows], known)
+            made[name] = typed_array(name, [row.kept[name] for row, _ in rows], known)
     return arrow.table([made[name] for name in schema.names], schema)
 
 
-def _array(name: str, values: Sequence[Any], wanted: Any) -> Any:
+def typed_array(name: str, values: Sequence[Any], wanted: Any) -> Any:
+    """The values of the column `name` as an Arrow array, of the type that is wanted if one is."""
     arrow = importlib.import_module("pyarrow")
     try:
         return arrow.array(values, wanted)

@@ -87,7 +87,7 @@ def _lines(opened: AbstractContextManager[_File], source: Path, name: str, *, ke
     with opened as file, _one_sentence(source, name, lambda: number):
         # One line at a time, so that an error can name the line.
         for number, line in enumerate(iter(partial(file.readline, MAX_LINE + 1), b""), 1):
-            _check(line, name, number, first=number == 1)
+            check_text(line, name, number, first=number == 1)
             if len(line) > MAX_LINE:
                 limit = f"{MAX_LINE >> 20} MB"
                 raise DataError(f"{name} line {number} is longer than {limit}; give one text or row per line")
@@ -100,13 +100,13 @@ def _pieces(opened: AbstractContextManager[_File], source: Path, name: str) -> I
     line = 1
     with opened as file, _one_sentence(source, name, lambda: line):
         for number, piece in enumerate(iter(partial(file.read, _PIECE), b"")):
-            _check(piece, name, line, first=not number)
+            check_text(piece, name, line, first=not number)
             yield decoder.decode(piece)
             line += piece.count(b"\n")
         decoder.decode(b"", final=True)
 
 
-def _check(read: bytes, name: str, line: int, *, first: bool) -> None:
+def check_text(read: bytes, name: str, line: int, *, first: bool) -> None:
     """Refuse what cannot be text; `read` begins in this line, and the file with it if it is the `first`."""
     if first:
         for start, kind, cure in _SIGNATURES:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import secrets
-import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from demitasse.encoding.scan_kernels import Floats
-from demitasse.errors import DataError, FolderError, reason
-from demitasse.host.full_disk import naming_full_disk
+from demitasse.errors import DataError
 from demitasse.host.leftovers import sweep
+from demitasse.host.only_writer import only_writer as only_writer_of
 from demitasse.search.catalog import Catalog, SegmentEntry
 from demitasse.search.documents import NewDocument
 from demitasse.search.filters import Allowed
@@ -33,34 +32,9 @@ _SMALL = 1 << 16  # vectors up to which a file is written again together with ne
 _BLOCK = 1 << 14  # vectors in memory at a time
 
 
-@contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
-    """Be the only process that changes the index; another one is told so in one sentence.
-
-    The lock is SQLite's, on an empty file: it works on every platform, and ends with the process in any way.
-    """
-    try:
-        with naming_full_disk(folder):
-            lock = _locked(folder / LOCK)
-    except sqlite3.Error as problem:
-        if getattr(problem, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
-            raise FolderError(f"{folder} is being changed by another process; try again when that has ended") from None
-        raise FolderError(f"cannot write {folder} ({reason(problem)}); choose an index you may write to") from problem
-    try:
-        yield
-    finally:
-        lock.close()
-
-
-def _locked(path: Path) -> sqlite3.Connection:
-    lock = sqlite3.connect(path, timeout=0, isolation_level=None)
-    try:
-        lock.execute("PRAGMA journal_mode = MEMORY")  # nothing is ever written, so no file is needed to undo it
-        lock.execute("BEGIN EXCLUSIVE")
-    except BaseException:
-        lock.close()
-        raise
-    return lock
+def only_writer(folder: Path) -> AbstractContextManager[None]:
+    """Be the only process that changes the index; another one is told so in one sentence."""
+    return only_writer_of(folder, LOCK, "an index")
 
 
 def sweep_vectors(folder: Path, catalog: Catalog) -> None:
