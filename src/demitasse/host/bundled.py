@@ -10,6 +10,7 @@ SAMPLE = _ASSETS / "sample"
 REPORT = _ASSETS / "report"
 INT8_PRODUCTS = _ASSETS / "search" / "int8-products.onnx"  # one MatMulInteger; made by a test of the scan kernels
 PLAYGROUND = _ASSETS / "playground"
+WEB = _ASSETS / "web"  # what web/build.mjs makes of the TypeScript in web/
 
 
 def corpus() -> list[str]:
