@@ -25,6 +25,10 @@ from benchmark_tables import (
     overload_simulation,
     plan_check,
     train_step,
+    web_equality,
+    web_peer,
+    web_search,
+    web_visits,
 )
 from paper_results import backbones, read_files
 from results_tables import brief
@@ -34,7 +38,7 @@ PAGES = (
     "README.md",
     "docs/index.md",
     *(f"docs/how-to/{name}.md" for name in ("choose-a-cut", "cut-your-own-model", "train")),
-    *(f"docs/{name}.md" for name in ("log", "models", "objectives", "search", "serving-engine", "speed")),
+    *(f"docs/{name}.md" for name in ("log", "models", "objectives", "search", "serving-engine", "speed", "web")),
     "src/demitasse/assets/model/README.md",
 )
 DIMS = (32, 64, 128, 256, 384)
@@ -257,6 +261,10 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "mixed depths cpu": lambda: mixed_depths("cpu"),
     "mixed depths gpu": lambda: mixed_depths("gpu"),
     "openvino": openvino,
+    "web equality": web_equality,
+    "web peer": web_peer,
+    "web search": web_search,
+    "web visits": web_visits,
     "overload simulation": overload_simulation,
     "parity": parity,
     "elastic experiments": elastic_experiments,

@@ -28,6 +28,8 @@ if (process.argv.includes("--tests")) {
   await copyFile(join(ort, "ort-wasm-simd-threaded.mjs"), join(out, "runtime/ort-wasm-simd-threaded.mjs"));
   const wasm = await readFile(join(ort, "ort-wasm-simd-threaded.wasm"));
   await writeFile(join(out, "runtime/ort-wasm-simd-threaded.wasm.packed"), gzipSync(wasm, { level: 9 }));
+  const licenses = [join(here, "licenses.txt"), join(here, "node_modules/@huggingface/tokenizers/LICENSE")];
+  await writeFile(join(out, "runtime/licenses.txt"), Buffer.concat(await Promise.all(licenses.map((path) => readFile(path)))));
   for (const name of ["index.html", "page.css", "app.webmanifest", "icon.svg", "icon-192.png", "icon-512.png"]) {
     await copyFile(join(here, "page", name), join(out, "page", name));
   }

@@ -82,6 +82,12 @@ def test_the_same_folder_is_written_twice_and_files_of_others_are_kept(small: dt
     assert not (tmp_path / "web" / "index.html").exists()
 
 
+def test_python_says_that_it_is_for_browsers(small: dt.Encoder, tmp_path: Path) -> None:
+    export_web(small, tmp_path / "web")
+    with pytest.raises(FolderError, match="is a web folder, which browsers load; load the model it was exported from"):
+        dt.load(tmp_path / "web")
+
+
 def test_an_index_of_another_model_is_refused(small: dt.Encoder, tmp_path: Path) -> None:
     index = web_index(small, corpus()[:2])
     other = replace(index, space=replace(index.space, depths=("x",)))

@@ -30,7 +30,7 @@ from demitasse.encoding.block_files import TOKENIZER
 from demitasse.encoding.checked_encoder import checked_encoder
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.loading import load
-from demitasse.encoding.manifest import Manifest, own_files, sha256_of
+from demitasse.encoding.manifest import WEB_KIND, Manifest, own_files, sha256_of
 from demitasse.encoding.spaces import Space
 from demitasse.errors import DataError
 from demitasse.extras import EXPORT, need
@@ -43,7 +43,10 @@ SCHEMA = 1
 TEXTS_PER_FILE = 1000  # a search fetches the files of the texts it found
 TOKENIZERS = ("WordPiece", "BPE", "Unigram")  # of which WordPiece was compared with Python's, character by character
 PAGE = ("index.html", "page.css", "page.js", "sw.js", "app.webmanifest", "icon.svg", "icon-192.png", "icon-512.png")
-RUNTIME = ("demitasse.js", "worker.js", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm.packed")
+RUNTIME = (
+    *("demitasse.js", "worker.js", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm.packed"),
+    "licenses.txt",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +145,7 @@ def _fields(encoder: BlockEncoder) -> dict[str, Any]:
     """The manifest but for its files: that of the blocks, as a browser reads it."""
     narrowed = encoder.manifest.narrowed(encoder.full, encoder.folder, encoder.max_seq_length).fields
     fields = {name: value for name, value in narrowed.items() if name not in ("files", "sha256", "teacher_space")}
-    return {**fields, "kind": "web", "space": _plain_space(encoder.space)}
+    return {**fields, "kind": WEB_KIND, "space": _plain_space(encoder.space)}
 
 
 def _plain_space(space: Space) -> dict[str, Any]:
