@@ -38,6 +38,7 @@ lint: install
 
 test: lint
 	tests/browser.sh
+	tests/node.sh
 	$(PYTEST)
 
 # Without tests that build a wheel or make an environment.

@@ -195,3 +195,72 @@ def search_peers(rows: int, dims: int) -> list[str]:
                 f"| {row['bytes'] / rows:,.0f} | {row['memory_mb']:,.0f} | {row['build_seconds']:,.0f} |"
             )
     return lines
+
+
+def web_visits() -> list[str]:
+    """What each depth fetches and takes in a browser."""
+    rows = benchmark("web")["visits"]
+    found = {(row["layers"], row["cpu"]): row for row in rows}
+    lines = [
+        "| layers | model, MB | with the runtime, MB | first vector, s | with devtools 4x, s | a query, p50 ms "
+        "| with devtools 4x, ms |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for layers in dict.fromkeys(row["layers"] for row in rows):
+        plain, slow = found[layers, "plain"], found[layers, "devtools 4x"]
+        lines.append(
+            f"| {layers} | {plain['model_bytes'] / 1e6:.1f} "
+            f"| {(plain['model_bytes'] + plain['runtime_bytes']) / 1e6:.1f} "
+            f"| {plain['first_vector_ms'] / 1000:.1f} | {slow['first_vector_ms'] / 1000:.1f} "
+            f"| {plain['query_p50_ms']:.1f} | {slow['query_p50_ms']:.1f} |"
+        )
+    return lines
+
+
+def web_peer() -> list[str]:
+    """The built-in model beside transformers.js, in the same browser."""
+    lines = [
+        "| | layers | model, MB | runtime, MB | both with gzip, MB | first vector, s | a text, p50 ms |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    found = benchmark("web-peer")
+    for row in found["rows"]:
+        name, layers = (found["peer"], 6) if row["layers"] is None else ("demitasse, built-in", row["layers"])
+        lines.append(
+            f"| {name} | {layers} | {row['model_bytes'] / 1e6:.1f} | {row['runtime_bytes'] / 1e6:.1f} "
+            f"| {(row['model_gzip_bytes'] + row['runtime_gzip_bytes']) / 1e6:.1f} "
+            f"| {row['first_vector_ms'] / 1000:.1f} | {row['encode_p50_ms']:.1f} |"
+        )
+    return lines
+
+
+def web_equality() -> list[str]:
+    """How near int8 vectors of the browser are to Python's, beside two native runs."""
+    lines = [
+        "| layers | least cosine | mean cosine | share of at least 0.9999 | native, fused: least / mean / share |",
+        "|---|---|---|---|---|",
+    ]
+    for row in benchmark("web")["equality"]["vectors"]:
+        here, native = row["browser"], row["native, fused"]
+        numbers = [f"{one['least_cosine']:.5f}" for one in (here, native)]
+        means = [f"{one['mean_cosine']:.5f}" for one in (here, native)]
+        shares = [f"{100 * one['share_at_least_0.9999']:.2f}%" for one in (here, native)]
+        lines.append(
+            f"| {row['layers']} | {numbers[0]} | {means[0]} | {shares[0]} | {numbers[1]} / {means[1]} / {shares[1]} |"
+        )
+    return lines
+
+
+def web_search() -> list[str]:
+    """nDCG@10 of the browser and of Python, queries of each depth against an index of the full model."""
+    found = benchmark("web")["search"]
+    first = found["rows"][0]
+    lines = [
+        f"| layers of the query | {found['task']}, {first['texts']:,} texts, nDCG@10 of {first['queries']} queries: "
+        "browser | Python | of the 10 best, the same |",
+        "|---|---|---|---|",
+    ]
+    for row in found["rows"]:
+        browser, python = row["browser"]["nDCG@10"], row["python"]["nDCG@10"]
+        lines.append(f"| {row['layers']} | {browser:.2f} | {python:.2f} | {100 * row['shared_of_10']:.1f}% |")
+    return lines

@@ -28,6 +28,10 @@ from benchmark_tables import (
     serve_closed,
     serve_overload,
     train_step,
+    web_equality,
+    web_peer,
+    web_search,
+    web_visits,
 )
 from paper_results import backbones, read_files
 from results_tables import brief
@@ -38,7 +42,7 @@ PAGES = (
     "README.md",
     "docs/index.md",
     *(f"docs/how-to/{name}.md" for name in ("choose-a-cut", "cut-your-own-model", "train")),
-    *(f"docs/{name}.md" for name in ("log", "models", "objectives", "search", "serving-engine", "speed")),
+    *(f"docs/{name}.md" for name in ("log", "models", "objectives", "search", "serving-engine", "speed", "web")),
     "src/demitasse/assets/model/README.md",
 )
 DIMS = (32, 64, 128, 256, 384)
@@ -261,6 +265,10 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "mixed depths cpu": lambda: mixed_depths("cpu"),
     "mixed depths gpu": lambda: mixed_depths("gpu"),
     "openvino": openvino,
+    "web equality": web_equality,
+    "web peer": web_peer,
+    "web search": web_search,
+    "web visits": web_visits,
     "overload simulation": overload_simulation,
     "serve closed": serve_closed,
     "serve overload": serve_overload,

@@ -18,7 +18,7 @@ from demitasse.planning.budget import PREFER
 
 COMMANDS = [
     *("embed", "encode", "fit", "train", "eval", "measure", "plan", "check", "report", "info", "cut", "export"),
-    *("index", "search", "serve", "demo"),
+    *("index", "search", "serve", "web", "demo"),
 ]
 
 
@@ -47,7 +47,10 @@ def offered(run: RunCommand, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
         ("demitasse encode --vectors ", list(STORED)),
         ("demitasse encode --vectors flo", ["float32", "float16"]),
         ("demitasse encode --device ", ["cpu", "cuda", "mps"]),
-        ("demitasse export model --format ", ["blocks", "blocks-int8", "onnx", "onnx-int8", "sentence-transformers"]),
+        (
+            "demitasse export model --format ",
+            ["blocks", "blocks-int8", "onnx", "onnx-int8", "sentence-transformers", "web"],
+        ),
         ("demitasse plan p.json --prefer ", list(PREFER)),
         ("demitasse plan p.json --vectors b", ["binary"]),
         ("demitasse train pairs.jsonl --loss ", list(LOSSES)),

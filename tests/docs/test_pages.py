@@ -44,6 +44,7 @@ WRITTEN = {
         "small/modules.json",
         "blocks/layer_3.onnx",
     ],
+    "docs/how-to/web.md": ["site/index.html", "web/index/index.json", "small-web/demitasse.json"],
     "docs/how-to/other-libraries.md": ["three-layers/modules.json"],
     "docs/planning.md": ["report.html", "small/demitasse.json"],
 }

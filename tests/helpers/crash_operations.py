@@ -19,6 +19,7 @@ from demitasse.host.bundled import BUILT_IN
 
 _TRAIN = "train in/pairs.jsonl --base in/tiny --out out/run --batch 8 --steps 3 --save-every 1 -O elastic:tune=0.3"
 _ALIGN = _TRAIN.replace("elastic:tune=0.3", "aligned:teachers=in/tiny,order=false")
+_WEB = "export BUILT-IN --format web --out out/m --cut"
 _EXPORT = "export in/tiny --sentences in/texts.txt --out out/m --format"
 _OLDER = "cut in/tiny 1x8 --out out/m"
 _INDEX = "index build in/docs.jsonl --out out/index --cut 0x32"
@@ -147,6 +148,7 @@ OPERATIONS = [
     Operation("export blocks", f"{_EXPORT} blocks", "out/m", ahead=_BLOCKS),
     Operation("export int8", f"{_EXPORT} blocks-int8", "out/m", _OLDER, ahead=_BLOCKS),
     Operation("export onnx", f"{_EXPORT} onnx", "out/m", ahead=_WHOLE),
+    Operation("export web, replacing", f"{_WEB} 0x32", "out/m", f"{_WEB} 0x16", by_default=True),
     Operation("fit", "fit in/texts.txt --base in/tiny --out out/m", "out/m", ahead=_FITTED),
     Operation("train", _TRAIN, "out/run/model", begun="out/run/run.json"),
     Operation("train with teachers", _ALIGN, "out/run/model", begun="out/run/run.json"),

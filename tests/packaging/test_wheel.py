@@ -32,6 +32,8 @@ def test_the_wheel_contains_the_model_and_stays_small(wheel: Path) -> None:
         "demitasse/assets/corpus.txt",
     } <= names
     assert {
+        "demitasse/assets/web/page/index.html",
+        "demitasse/assets/web/runtime/ort-wasm-simd-threaded.wasm.packed",
         "demitasse/assets/report/page.html",
         "demitasse/assets/report/page.css",
         "demitasse/assets/report/choose.js",

@@ -29,6 +29,7 @@ from demitasse.cli.report import report
 from demitasse.cli.search import search
 from demitasse.cli.serve import serve
 from demitasse.cli.train import train
+from demitasse.cli.web import web
 from demitasse.errors import DemitasseError, TrainingStopped, reason
 from demitasse.host.full_disk import is_full
 
@@ -54,6 +55,7 @@ app.command()(export)
 app.add_typer(index, name="index")
 app.command()(search)
 app.command()(serve)
+app.command()(web)
 app.command()(demo)
 
 

@@ -38,6 +38,7 @@ from demitasse.host.json_files import read_json, write_json
 
 MANIFEST = "demitasse.json"
 SCHEMA = 1
+WEB_KIND = "web"  # of a folder for browsers (exporting/web.py)
 RECORD = ("cuts", "objective", "data", "source")  # copied from folder to folder
 _READING = ("max_tokens", "prompts", "default_prompt", "lowercase", "pad_id", "empty_id")
 _MOST_TOKENS = 1 << 30  # of a text, and in a vocabulary
@@ -160,6 +161,10 @@ class Manifest:
     @property
     def kind(self) -> str | None:
         """`blocks` or `onnx` for an export; `None` for a model on torch."""
+        if self.fields.get("kind") == WEB_KIND:
+            raise FolderError(
+                f"{self.folder} is a web folder, which browsers load; load the model it was exported from"
+            )
         return self._fields.choice("kind", ("blocks", "onnx")) if self._fields.has("kind") else None
 
     @cached_property

@@ -11,6 +11,7 @@ REPORT = _ASSETS / "report"
 SHARED_PAGES = _ASSETS / "pages"  # what the report and the playground have in common
 INT8_PRODUCTS = _ASSETS / "search" / "int8-products.onnx"  # one MatMulInteger; made by a test of the scan kernels
 PLAYGROUND = _ASSETS / "playground"
+WEB = _ASSETS / "web"  # what web/build.mjs makes of the TypeScript in web/
 
 
 def corpus() -> list[str]:
