@@ -51,7 +51,7 @@ began = time.monotonic()
 encoder.encode(texts)
 """
 EMBED = """
-import demitasse as dt
+import demitasse as dt, pyarrow.parquet
 encoder = dt.load().cut({layers}, {dims})
 began = time.monotonic()
 dt.embed_corpus(encoder, {source!r}, {out!r}, dt.CorpusOptions(vectors="int8", shard_rows={shard}))

@@ -164,7 +164,7 @@ def test_the_texts_of_a_corpus_are_timed(run: RunCommand, tmp_path: Path) -> Non
     given = ("--count", "1e6", "--sample", str(tmp_path / "sample.txt"), "--seconds", "0.1")
     ran = run("plan", str(tmp_path / "profile.json"), *given)
     assert ran.code == 0, ran.err
-    assert "sample.txt, here and now" in " ".join(ran.out.split())
+    assert "sample.txt,hereandnow" in "".join(ran.out.split())  # lines are broken anywhere in a long path
     plain = json.loads(run("plan", str(tmp_path / "profile.json"), *given, "--json").out)
     assert {row["precision"] for row in plain["front"]} == {"int8"}
     assert all(row["corpus"]["texts_per_second"] != row["texts_per_second"] for row in plain["front"])

@@ -212,6 +212,14 @@ def searched(folder: Path) -> Any:
     return [[hit.as_plain() for hit in of_query] for part in hits for of_query in part]
 
 
+def embedded(folder: Path) -> Any:
+    """The manifest of a corpus, and what has changed since it was written."""
+    from demitasse.corpora.manifest import Manifest, total
+
+    manifest = Manifest.read(folder)
+    return None if manifest is None else (total(manifest.counts), manifest.difference({}, {}, []), manifest.complete)
+
+
 def resumed(folder: Path) -> np.ndarray:
     """The vectors of a model whose training was resumed."""
     from demitasse import Matryoshka, TrainOptions, load, read_pairs, train

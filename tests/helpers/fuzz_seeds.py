@@ -15,7 +15,7 @@ from evaluations import evaluation
 from file_kinds import Kind
 from profiles import made_profile
 
-from demitasse import Index, fit_exits, load, read_pairs
+from demitasse import CorpusOptions, Index, embed_corpus, fit_exits, load, read_pairs
 from demitasse.data.sampler import Sampler
 from demitasse.encoding.manifest import Manifest
 from demitasse.encoding.teacher_space import SpaceTeacher, TeacherSpace, written
@@ -29,7 +29,7 @@ ROWS = [(f"a cup of {word}", f"{word} in a mug", number / 9) for number, word in
 def quick_kinds(folder: Path) -> list[Kind]:
     """The kinds of files that are cheap to use, with their seeds written to `folder`."""
     kinds = [*_block_kinds(folder), *_torch_kinds(folder), *_result_kinds(folder), *_row_kinds(folder)]
-    return [*kinds, *_index_kinds(folder)]
+    return [*kinds, *_index_kinds(folder), _corpus_kind(folder)]
 
 
 def long_kinds(folder: Path) -> list[Kind]:
@@ -139,6 +139,13 @@ def _index_kinds(folder: Path) -> list[Kind]:
         Kind("index/vectors", place, f"vectors/{vectors.name}", use.searched, use.hits),
         Kind("index/graph", place, f"vectors/{graph.name}", use.searched, use.same),
     ]
+
+
+def _corpus_kind(folder: Path) -> Kind:
+    (folder / "corpus.txt").write_text("\n".join(corpus()[:30]))
+    place = folder / "corpus"
+    embed_corpus(load().cut(0, 32), folder / "corpus.txt", place, CorpusOptions(shard_rows=10))
+    return Kind("corpus/_corpus.json", place, "_corpus.json", use.embedded, use.anything, "json")
 
 
 def _teacher(folder: Path) -> Path:

@@ -29,6 +29,14 @@ def test_a_model_sliced_by_hand_is_refused(tmp_path: Path) -> None:
         read_model(str(tmp_path), torch.float32, CPU)
 
 
+def test_a_config_with_a_negative_number_of_heads_is_refused(tmp_path: Path) -> None:
+    zoo.build("BERT").save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_attention_heads": -4}))
+    with pytest.raises(FolderError, match=r"config\.json says num_attention_heads: -4"):
+        read_model(str(tmp_path), torch.float32, CPU)
+
+
 def test_weights_stored_in_half_precision_are_read_as_float32(tmp_path: Path) -> None:
     zoo.build("Qwen3").to(torch.bfloat16).save_pretrained(tmp_path)
     assert read_model(str(tmp_path), torch.float32, CPU).dtype is torch.float32

@@ -110,7 +110,7 @@ class Manifest:
         if not path.is_file():
             return None
         plain = read_result(path, "corpus", _MAKER)
-        fields = Fields(plain, str(path), f"run {_MAKER} again with force (--force)", DataError)
+        fields = Fields(plain, str(path), f"remove that folder and run {_MAKER} again", DataError)
         sources = [
             Source(
                 one.name("path"),

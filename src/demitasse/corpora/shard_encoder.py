@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from demitasse.corpora.columns import Columns
 from demitasse.corpora.options import VECTOR, CorpusOptions
@@ -23,18 +22,14 @@ from demitasse.encoding.vectors import columns as stored_columns
 
 @dataclass(frozen=True)
 class Encoded:
-    """Vectors as they come from the model, the longest text first."""
+    """Vectors as they come from the model."""
 
     vectors: Vectors
-    order: npt.NDArray[np.int64]  # of the texts
     kind: str
 
     def stored(self) -> Stored:
-        """The vectors as they are stored, in the order of the texts."""
-        stored = store(self.vectors, self.kind) if len(self.vectors) else _none(self.vectors, self.kind)
-        in_order = np.empty_like(stored)
-        in_order[self.order] = stored
-        return in_order
+        """The vectors as they are stored."""
+        return store(self.vectors, self.kind) if len(self.vectors) else _none(self.vectors, self.kind)
 
 
 def _none(vectors: Vectors, kind: str) -> Stored:
@@ -57,19 +52,17 @@ class ShardEncoder:
         return vector_facts(self.encoder, options.vectors, prompt)
 
     def encode(self, texts: list[str], tally: TokenTally, advance: Callable[[int], None]) -> Encoded:
-        """The vectors of texts. Those of similar length are encoded together, so that little is spent on padding."""
-        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-        order = np.argsort(-lengths, kind="stable")
+        """The vectors of texts; the encoder sorts them by length in windows of thousands, and more gains nothing."""
         options, full = self.options, self.encoder.full
         made = self.encoder.encode_cuts(
-            [texts[place] for place in order.tolist()],
+            texts,
             [full],
             prompt_name=options.prompt_name,
             prompt=options.prompt,
             tally=tally,
             progress=advance,
         )[full]
-        return Encoded(made, order, options.vectors)
+        return Encoded(made, options.vectors)
 
     def schema(self, shard: Mapping[str, Any]) -> Any:
         """The columns of a table and what is said about it: what made the vectors, and what is known of the shard."""

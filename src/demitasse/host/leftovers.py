@@ -28,7 +28,8 @@ except ImportError:  # Windows
 PART, OLD = ".part", ".old"
 STALE = 24 * 3600.0  # seconds
 PATIENCE = 2.0  # seconds
-_LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}(?P<kind>\.part|\.old)", re.DOTALL)
+# SQLite keeps a journal beside a file that it writes.
+_LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}(?P<kind>\.part|\.old)(-journal)?", re.DOTALL)
 
 
 def make_beside(target: Path, kind: str, make: Callable[[Path], None]) -> tuple[Path, Callable[[], None]]:

@@ -34,6 +34,7 @@ def read_model(folder: str, dtype: torch.dtype, device: torch.device) -> PreTrai
     _check_shards(Path(folder))
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        _check_counts(config)
         # T5 and similar models are loaded as their encoder; for most others both give the same class.
         encoders = AutoModelForTextEncoding._model_mapping
         auto = AutoModelForTextEncoding if type(config) in encoders else AutoModel
@@ -55,6 +56,13 @@ def read_model(folder: str, dtype: torch.dtype, device: torch.device) -> PreTrai
         ) from problem
     _refuse_missing(folder, report, config)
     return model.to(device).eval()  # type: ignore[no-any-return]
+
+
+def _check_counts(config: PreTrainedConfig) -> None:
+    """Refuse a negative number of anything: transformers takes it, and fails with the first text."""
+    for name, value in config.to_dict().items():
+        if type(value) is int and value < 0 and name.startswith(("num_", "n_")):
+            raise ValueError(f"config.json says {name}: {value}")
 
 
 def _check_shards(folder: Path) -> None:
