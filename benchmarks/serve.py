@@ -11,7 +11,7 @@ hits all of them.
 
 Closed loop: 1, 8 and 32 clients, each sending its next request when the last was answered; 6, 3 and 1 layers, and a
 mix of the three. Open loop: Poisson arrivals at shares of what demitasse can do at 6 layers; latencies count from when
-a request was due. Overload: arrivals rise from half of what 32 clients got at 6 layers to three times as much; every
+a request was due. Overload: arrivals rise from half of what 32 clients got at 6 layers to four times as much; every
 request is a query of 6 layers with a deadline, sent to a server with --shed and to one without. "In time" is what the
 client saw; quality is that of the layers used, as a share of all of them, from research/results/profile-built-in.json.
 """
@@ -47,7 +47,7 @@ ROOT = HERE.parent
 CLIENTS = (1, 8, 32)
 DEPTHS: dict[str, tuple[int, ...]] = {"6": (6,), "3": (3,), "1": (1,), "mixed": (6, 3, 1)}
 SHARES = (0.5, 0.8, 1.0)  # of what demitasse can do, in the open loop
-RAMP = (0.5, 3.0)  # where overload begins and ends
+RAMP = (0.5, 4.0)  # where overload begins and ends
 SENTENCES = corpus()
 QUERIES = {  # of the overload: short ones cost little more than HTTP, whatever their layers
     "a sentence": SENTENCES,

@@ -41,7 +41,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = (
     "README.md",
     "docs/index.md",
-    *(f"docs/how-to/{name}.md" for name in ("choose-a-cut", "cut-your-own-model", "train")),
+    *(f"docs/how-to/{name}.md" for name in ("choose-a-cut", "cut-your-own-model", "rag", "train")),
     *(f"docs/{name}.md" for name in ("log", "models", "objectives", "search", "serving-engine", "speed", "web")),
     "src/demitasse/assets/model/README.md",
 )
