@@ -234,7 +234,10 @@ class Catalog:
         """
         with self._lock, _naming(self.path):
             with new_file(self.path) as file:
-                self._mine().execute("VACUUM INTO ?", [file.name])
+                try:
+                    self._mine().execute("VACUUM INTO ?", [file.name])
+                finally:
+                    Path(f"{file.name}-journal").unlink(missing_ok=True)  # SQLite leaves it where the disk is full
             self.reopen()
 
     # The connection
