@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ def small_disk(folder: Path, template: Path, room: int) -> Iterator[None]:
             filler.write(bytes(max(0, spare.f_bavail * spare.f_frsize - 1024 * room)))
         yield
     finally:
+        gc.collect()  # files that are still open would keep the disk
         subprocess.run(["umount", folder], check=True)
 
 
