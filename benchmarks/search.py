@@ -226,7 +226,7 @@ def child(work: Path, task: dict[str, Any]) -> None:
         print(json.dumps({"build_seconds": seconds, "build_peak_mb": round(resident("VmHWM"))}))
         return
     queries, before = np.load(place / "queries.npy"), resident()
-    answer = method.open(folder, np.load(place / "base.npy", mmap_mode="r"), task["breadth"])
+    answer = method.open(folder, task["breadth"])
     for line in sys.stdin:
         said, *values = json.loads(line)
         result: Any = said

@@ -20,7 +20,7 @@ NEAREST = 10
 PIECE = 1 << 16
 Answer = Callable[[np.ndarray], "list[int]"]  # the rows nearest to one query
 Build = Callable[[np.ndarray, Path, list[str], int], None]  # vectors, folder, their texts, layers
-Open = Callable[[Path, np.ndarray, "int | None"], Answer]  # folder, the vectors in memory-mapped form, breadth
+Open = Callable[[Path, "int | None"], Answer]  # folder, breadth
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def numpy_build(vectors: np.ndarray, folder: Path, texts: list[str], layers: int
     np.save(folder / "vectors.npy", vectors)
 
 
-def numpy_open(folder: Path, vectors: np.ndarray, breadth: int | None) -> Answer:
+def numpy_open(folder: Path, breadth: int | None) -> Answer:
     base = np.load(folder / "vectors.npy")
 
     def answer(query: np.ndarray) -> list[int]:
@@ -60,7 +60,7 @@ def faiss_build(make: str, vectors: np.ndarray, folder: Path, texts: list[str], 
     faiss.write_index(index, str(folder / "index.faiss"))
 
 
-def faiss_open(folder: Path, vectors: np.ndarray, breadth: int | None) -> Answer:
+def faiss_open(folder: Path, breadth: int | None) -> Answer:
     import faiss
 
     index = faiss.read_index(str(folder / "index.faiss"))
@@ -83,7 +83,7 @@ def usearch_build(dtype: str, vectors: np.ndarray, folder: Path, texts: list[str
     index.save(str(folder / "index.usearch"))
 
 
-def usearch_open(folder: Path, vectors: np.ndarray, breadth: int | None) -> Answer:
+def usearch_open(folder: Path, breadth: int | None) -> Answer:
     from usearch.index import Index
 
     index = Index.restore(str(folder / "index.usearch"))
@@ -104,7 +104,7 @@ def sqlite_vec_build(kind: str, vectors: np.ndarray, folder: Path, texts: list[s
     connection.close()
 
 
-def sqlite_vec_open(kind: str, folder: Path, vectors: np.ndarray, breadth: int | None) -> Answer:
+def sqlite_vec_open(kind: str, folder: Path, breadth: int | None) -> Answer:
     connection = _sqlite_vec(folder)
     wrap = {"float": "?", "int8": "vec_int8(?)"}[kind]
     asked = f"SELECT rowid FROM v WHERE vector MATCH {wrap} AND k = {NEAREST} ORDER BY distance"
@@ -150,7 +150,7 @@ def ours_build(graph: bool, vectors: np.ndarray, folder: Path, texts: list[str],
     catalog.close()
 
 
-def ours_open(scan: dt.Scan, folder: Path, vectors: np.ndarray, breadth: int | None) -> Answer:
+def ours_open(scan: dt.Scan, folder: Path, breadth: int | None) -> Answer:
     index = dt.Index.open(folder)
     return lambda query: [int(hit.id) for hit in index.search_vectors(query, NEAREST, scan=scan)[0]]
 

@@ -1,4 +1,4 @@
-"""Tables of docs/search.md and docs/log.md, from research/results/search-*.json."""
+"""Tables of docs/search.md and docs/how-to/rag.md, from research/results/."""
 
 from __future__ import annotations
 
@@ -7,14 +7,6 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
-EXACT = "exact float32"
-METHODS = {
-    EXACT: "numpy, float32",
-    "none": "index, all in full",
-    "dims 0.99": "index, 64 dims first",
-    "bits 0.99": "index, bits first",
-    "bits 0.95": "index, bits first, recall 0.95",
-}
 
 
 def search_index() -> list[str]:
@@ -37,29 +29,6 @@ def search_index() -> list[str]:
     return lines
 
 
-def search_scans() -> list[str]:
-    """A million vectors: time, recall and size, of sentences and of clusters."""
-    lines = [
-        "| | | one query, ms | of 16 together, ms each | recall@10 | bytes per vector |",
-        "|---|---|---|---|---|---|",
-    ]
-    for name, of_set in _result("search-scans")["sets"].items():
-        methods = {row["method"]: row for row in of_set["methods"]}
-        for method, label in METHODS.items():
-            times = [_time(methods[method]["ms"][count], methods[EXACT]["ms"][count]) for count in ("1", "16")]
-            size = of_set["float32_bytes"] if method == EXACT else round(of_set["bytes_per_vector"])
-            recall = methods[method]["recall"]
-            lines.append(f"| {name} | {label} | {times[0]} | {times[1]} | {recall:.3f} | {size:,} |")
-    return lines
-
-
-def search_kernels() -> list[str]:
-    """One pass over a million vectors by each kernel that was tried."""
-    kernels = _result("search-scans")["kernels"]
-    rows = [f"| {name} | {ms:.1f} |" for name, ms in kernels.items()]
-    return ["| one pass over a million vectors | ms |", "|---|---|", *rows]
-
-
 def rag_index() -> list[str]:
     """What a search for RAG finds through an index, by what was made smaller."""
     result = _result("rag-index")
@@ -76,10 +45,6 @@ def rag_index() -> list[str]:
             f"| {found['answer@5']:.1f} | {exact['ndcg@10']:.1f} |"
         )
     return lines
-
-
-def _time(ms: float, base: float) -> str:
-    return f"{ms:.1f}" if ms == base else f"{ms:.1f} ({base / ms:.1f}x)"
 
 
 def _result(name: str) -> dict[str, Any]:
