@@ -9,6 +9,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -36,6 +37,12 @@ collect_ignore += [
 hypothesis.settings.register_profile("demitasse", deadline=None)  # a busy machine is not a failure
 hypothesis.settings.load_profile("demitasse")
 torch.set_num_threads(1)  # tiny models gain nothing from more, and lose a lot when other work runs beside the tests
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the processes of pytest-xdist print with `-s`: their own stdout ends nowhere, their stderr is ours."""
+    if config.option.capture == "no" and hasattr(config, "workerinput"):
+        sys.stdout = sys.stderr
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -9,7 +9,8 @@ builds what it searches (on all cores; time and peak memory of that process), wr
 there by processes that may use one core or two. Queries are asked one at a time, in turns with exact float32 search in
 numpy, so that a slow minute of the machine hits both: "times" is the median over turns of exact / method. Recall is the
 share of the 10 nearest by exact float32 search over the same dims. A method that has a breadth is shown at its default,
-and at the least breadth with a recall of 0.98 on other queries.
+and at the least breadth with a recall of 0.98 on other queries. Sizes may be measured one by one: what the file has of
+others on the same machine stays.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from search_scans import sentences_in
 
 QUERIES = 400  # held out; the first half chooses a breadth, the second is scored
 WANTED = 0.98
+SLOW = 0.1  # seconds for one query, above which few are timed in a turn
 EXACT = "numpy, exact float32"
 PEERS = ("faiss-cpu", "usearch", "sqlite-vec")
 
@@ -57,15 +59,22 @@ def main() -> None:
         child(given.work, json.loads(given.child))
         return
     texts, vectors = prepared(given)
-    done: list[dict[str, Any]] = []
+    facts = {
+        **{"machine": machine(), "versions": versions() | {name: version(name) for name in PEERS}},
+        **{"layers": given.layers, "rounds": given.rounds},
+    }
     for rows in given.rows:
         for dims in given.dims:
-            done += compared(given, texts, vectors, rows, dims)
-            plain = {
-                **{"machine": machine(), "versions": versions() | {name: version(name) for name in PEERS}},
-                **{"layers": given.layers, "rounds": given.rounds, "rows": done},
-            }
-            given.json.write_text(json.dumps(plain, indent=1) + "\n")
+            done = kept(given.json, facts, rows, dims) + compared(given, texts, vectors, rows, dims)
+            given.json.write_text(json.dumps(facts | {"rows": done}, indent=1) + "\n")
+
+
+def kept(file: Path, facts: dict[str, Any], rows: int, dims: int) -> list[dict[str, Any]]:
+    """What the file has of other sizes, if it was measured on such a machine with the same versions and options."""
+    before = json.loads(file.read_text()) if file.exists() else {}
+    if any(before.get(name) != value for name, value in facts.items()):
+        return []
+    return [row for row in before["rows"] if (row["rows"], row["dims"]) != (rows, dims)]
 
 
 def prepared(given: argparse.Namespace) -> tuple[list[str], np.ndarray]:
@@ -133,6 +142,8 @@ def built(place: Path, name: str, layers: int) -> dict[str, Any]:
 def chosen_breadths(place: Path, name: str, true: list[list[int]]) -> list[int | None]:
     """The default, and the least breadth that finds enough where the default does not."""
     first, *others = METHODS[name].breadths
+    if not others:
+        return [first]
     for breadth in (first, *others):
         with Asked(place, name, breadth, 2) as asked:
             if recall(asked.found(0, QUERIES // 2), true[: QUERIES // 2]) >= WANTED:
@@ -148,7 +159,8 @@ def measured(
         with Asked(place, name, breadth, cores) as asked:
             if cores == 2:
                 result["recall"] = round(recall(asked.found(QUERIES // 2, QUERIES), true[QUERIES // 2 :]), 4)
-            times = [(reference.seconds(turn, 5), asked.seconds(turn, 25)) for turn in range(-1, rounds)][1:]
+            count = 25 if asked.seconds(0, 1) < SLOW else 5
+            times = [(reference.seconds(turn, 5), asked.seconds(turn, count)) for turn in range(-1, rounds)][1:]
             result["memory_mb"] = asked.memory()
         ratio, each = (float(np.median(values)) for values in ([a / b for a, b in times], [b for _, b in times]))
         result[f"queries_per_second_{cores}"] = round(1 / each, 1)
