@@ -52,11 +52,11 @@ soak: install
 # The integrations whose libraries are large (Chroma, LanceDB, LlamaIndex), and a Postgres server, in an environment of
 # their own.
 LARGE := $(addprefix src/demitasse/integrations/,chroma.py lancedb.py llama_index.py)
+LARGE_TESTS := $(addprefix tests/integrations/test_,chroma.py lancedb.py llama_index.py pgvector.py)
 adapters: $(ADAPTERS)/installed
 	tests/postgres.sh
 	$(ADAPTERS)/bin/mypy $(LARGE)
-	$(ADAPTERS)/bin/pytest -m adapters tests/integrations tests/docs/test_frameworks.py \
-		--ignore tests/integrations/test_mteb.py --ignore tests/integrations/test_sentence_transformers.py
+	$(ADAPTERS)/bin/pytest -m adapters $(LARGE_TESTS) tests/docs/test_frameworks.py
 	$(ADAPTERS)/bin/pytest $(LARGE)
 
 $(ADAPTERS)/installed: pyproject.toml constraints.txt

@@ -5,8 +5,8 @@
 Every visit is to a browser that has never seen the site, over loopback. Depths and slow-downs take turns, round after
 round, and of each number the smallest over rounds is kept, the one that other work disturbed least. Two slow-downs:
 what Chromium's devtools offer, which slows the page itself and not its workers, where the model runs; and a quarter of
-the time, in which the whole process is stopped 3 ms of every 4. `loop_ms`, a loop in a worker, says how much they slow:
-on busy cores the second comes nowhere near four (docs/log.md), so docs/web.md shows the first alone.
+one core for the whole process, workers included, by a quota of the kernel's (Linux, as root). `loop_ms`, a loop in a
+worker, says how much they slow.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -41,7 +39,7 @@ from demitasse.host.bundled import BUILT_IN
 from demitasse.search.queries import read_queries
 
 DEPTHS = (0, 1, 3, 6)
-SLOW = ("plain", "devtools 4x", "a quarter of the time")
+SLOW = ("plain", "devtools 4x", "a quarter of a core")
 ROUNDS, QUERIES = 5, 40
 FIRST = """async (layers) => {
     const began = performance.now();
@@ -81,27 +79,26 @@ SEARCH = """async ([queries, layers, k]) => {
 
 @contextmanager
 def quarter(browser: Browser) -> Iterator[None]:
-    """The processes of pages run one millisecond of every four."""
+    """The processes of pages may use a quarter of one core, all their threads together: a quota of the kernel's."""
     listed = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
-    pids = [one["id"] for one in listed if one["type"] == "renderer"]
-    over = threading.Event()
-
-    def turns() -> None:
-        while not over.is_set():
-            for number, seconds in ((signal.SIGSTOP, 0.003), (signal.SIGCONT, 0.001)):
-                for pid in pids:
-                    os.kill(pid, number)
-                time.sleep(seconds)
-
-    thread = threading.Thread(target=turns)
-    thread.start()
+    pids = [str(one["id"]) for one in listed if one["type"] == "renderer"]
+    first_version = Path("/sys/fs/cgroup/cpu")  # of control groups; the second has one folder for all
+    root = first_version if first_version.is_dir() else Path("/sys/fs/cgroup")
+    group = root / "demitasse-web"
+    group.mkdir(exist_ok=True)
+    if root == first_version:
+        (group / "cpu.cfs_period_us").write_text("4000")
+        (group / "cpu.cfs_quota_us").write_text("1000")
+    else:
+        (group / "cpu.max").write_text("1000 4000")
+    for pid in pids:
+        (group / "cgroup.procs").write_text(pid)
     try:
         yield
     finally:
-        over.set()
-        thread.join()
         for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+            (root / "cgroup.procs").write_text(pid)
+        group.rmdir()
 
 
 def visit(browser: Browser, address: str, layers: int, slow: str) -> dict[str, Any]:
@@ -111,7 +108,7 @@ def visit(browser: Browser, address: str, layers: int, slow: str) -> dict[str, A
     page.goto(f"{address}app.webmanifest")  # same origin, and no script
     if slow == "devtools 4x":
         context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": 4})
-    with quarter(browser) if slow == "a quarter of the time" else nullcontext():
+    with quarter(browser) if slow == "a quarter of a core" else nullcontext():
         first = page.evaluate(FIRST, layers)
         times = page.evaluate(QUERY, [layers, QUERIES])
         loop = page.evaluate(LOOP)  # how slow workers really are
