@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -252,3 +253,19 @@ def test_the_built_in_model_is_whole() -> None:
     manifest = Manifest.read(BUILT_IN)
     assert manifest is not None
     assert manifest.sha256.keys() == manifest.files.keys()
+
+
+def test_errors_do_not_keep_the_damaged_file_in_memory(blocks: Path) -> None:
+    damaged = bytearray((blocks / "embeddings.onnx").read_bytes())
+    damaged[-1] ^= 1
+    (blocks / "embeddings.onnx").write_bytes(damaged)
+    encoder, errors = load(blocks), []  # errors keep the encoder that raised them, so it is made before we count
+    tracemalloc.start()
+    try:
+        for _ in range(3):
+            with pytest.raises(FolderError, match="is not the file that was written") as raised:
+                encoder.encode(TEXTS * 50)
+            errors.append(raised.value)
+        assert tracemalloc.get_traced_memory()[0] < len(damaged)
+    finally:
+        tracemalloc.stop()

@@ -55,9 +55,12 @@ class ListedFiles:
             raise self._wrong(name, _unreadable(problem)) from problem
         if not self.hashes and self._has_changed():
             raise self._changed()
-        self._refuse(name, self._size_fault(name, len(content)))
-        if self.hashes and hashlib.sha256(content).hexdigest() != self.hashes.get(name):
-            raise self._wrong(name, _OTHER_CONTENT)
+        fault = self._size_fault(name, len(content))
+        if fault is None and self.hashes and hashlib.sha256(content).hexdigest() != self.hashes.get(name):
+            fault = _OTHER_CONTENT
+        if fault is not None:
+            del content  # or the error would keep it; a thread keeps its error until garbage is collected
+            raise self._wrong(name, fault)
         return content
 
     @contextmanager
