@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zoo
+from soak_results import told
 from wrong_values import Call, constructors, encoding, indexing, results, work
 
 import demitasse as dt
@@ -72,7 +73,7 @@ def test_no_wrong_value_is_a_raw_error_where_calls_take_long(
         *encoding("blocks", dt.load(), tmp_path),
     ]
     made, raw = raw_errors(calls)
-    print(f"\nwrong values: {made} calls of {len(calls)} functions, {len(raw)} raw errors")
+    told("values of a wrong type", calls=made, functions=len(calls), **{"raw errors": len(raw)})
     assert not raw, "\n".join(raw)
 
 

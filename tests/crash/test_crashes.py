@@ -11,6 +11,7 @@ import pytest
 from crash_operations import OPERATIONS, Operation
 from crash_workshop import Workshop, distinct
 from faults import Fault
+from soak_results import told
 
 pytestmark = pytest.mark.seccomp
 SOME = [operation for operation in OPERATIONS if operation.by_default]
@@ -47,8 +48,8 @@ def test_nothing_is_lost_at_any_write(operation: Operation, workshop: Workshop) 
                 workshop.disturb(operation, Fault(kind, number))
             except AssertionError as problem:
                 lost.append(str(problem))
-    counts = f"{len(writes)} writes | {len(numbers)} kills | {len(numbers)} full disks | {len(lost)} lost"
-    print(f"\n| {operation.name} | {counts} |")
+    counts = {"writes": len(writes), "kills": len(numbers), "full disks": len(numbers), "lost": len(lost)}
+    told("crashes", operation=operation.name, **counts)
     assert not lost, "\n".join(lost)
 
 
@@ -60,5 +61,5 @@ def test_a_small_disk_that_is_really_full(operation: Operation, workshop: Worksh
     while not workshop.on_a_small_disk(operation, room):
         full += 1
         room += max(4, room // 8)
-    print(f"\n| {operation.name} | {full} disks that were too small | one with {room} KiB left that was not |")
+    told("small disks", operation=operation.name, **{"too small": full, "KiB that were enough": room})
     assert full

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from soak_results import told
 
 from demitasse import Encoder, FolderError, load
 from demitasse.encoding.listed_files import ListedFiles
@@ -63,7 +64,9 @@ def test_loading_while_others_save_gives_the_old_or_the_new_model(way: str, tmp_
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
     expected_outcomes = {"loaded at 0 layers", "loaded at 1 layers", "encoded", CHANGED}
     assert set(seen) <= expected_outcomes
-    print(f"\n{way}: {saves} saves by two processes; {dict(seen)}")
+    loads = seen["loaded at 0 layers"] + seen["loaded at 1 layers"]
+    outcomes = {"encoded right": seen["encoded"], "told that it changed": seen[CHANGED]}
+    told("a model is saved by two processes while it is loaded", way=way, saves=saves, loads=loads, **outcomes)
 
 
 WRITER = """
@@ -115,4 +118,4 @@ def test_small_folders_replaced_hundreds_of_times_are_read_whole(way: str, tmp_p
     assert way == "renames" or not seen["absent for a moment"]
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
     assert sorted(path.name for path in target.iterdir()) == ["a", "b", "c", MANIFEST]
-    print(f"\n{way}: {saves} saves by three processes; {dict(seen)}")
+    told("a folder is replaced by three processes while it is read", way=way, saves=saves, **seen)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from forks import in_fork
+from soak_results import told
 from tokenizers import Tokenizer
 
 from demitasse import Encoder, load
@@ -124,4 +125,4 @@ def test_forks_at_any_moment_give_the_vectors_of_their_parent() -> None:
                 forks += 1
         finally:
             stop.set()
-    print(f"{forks} forks beside threads that encoded {done[0]} texts of new words: the same vectors in each")
+    told("forks beside threads that encode", forks=forks, **{"new texts": done[0]})

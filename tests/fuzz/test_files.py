@@ -14,10 +14,12 @@ import fuzz_seeds
 import pytest
 from file_kinds import Kind
 from fuzzing import Ended, in_children
+from soak_results import told
 
 pytestmark = pytest.mark.posix  # children are forked
 
 QUICK = 2  # changes of each kind of file: one that is always the same, and a new one
+SHARES = 8  # of all kinds, so that processes can go through them side by side
 AT_LENGTH = int(os.environ.get("DEMITASSE_FUZZ", "1000"))
 
 
@@ -44,17 +46,17 @@ def test_changed_files_end_in_one_sentence_or_a_right_answer(tmp_path: Path) -> 
 
 
 @pytest.mark.soak
-def test_changed_files_at_length(tmp_path: Path) -> None:
+@pytest.mark.parametrize("share", range(SHARES))
+def test_changed_files_at_length(share: int, tmp_path: Path) -> None:
     kinds = [*fuzz_seeds.quick_kinds(tmp_path), *fuzz_seeds.long_kinds(tmp_path)]
     seed = os.environ.get("DEMITASSE_FUZZ_SEED", secrets.token_hex(4))
-    print(f"\nseed {seed}\n\n| file | mutations | CPU s | refused | right | findings |\n|---|---|---|---|---|---|")
     findings = list[str]()
-    for number, kind in enumerate(kinds):
+    for number, kind in enumerate(kinds[share::SHARES]):
         before = os.times()
         slow = kind.name.startswith(("run/", "described", "encode "))
         ended = fuzzed(kind, max(1, AT_LENGTH // 10) if slow else AT_LENGTH, tmp_path / str(number), seed)
-        seconds = sum(os.times()[:4]) - sum(before[:4])
-        counts = f"{ended.counts['refused']} | {ended.counts['right']} | {len(ended.findings)}"
-        print(f"| {kind.name} | {ended.cases} | {seconds:.0f} | {counts} |", flush=True)
+        seconds = {"CPU s": round(sum(os.times()[:4]) - sum(before[:4]))}
+        counts = {**{name: ended.counts[name] for name in ("refused", "right")}, "findings": len(ended.findings)}
+        told("fuzz", file=kind.name, seed=seed, mutations=ended.cases, **seconds, **counts)
         findings += said(kind, ended, seed)
     assert not findings, "\n".join(findings)

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from malformed import Malformed, malformed
 from servers import RunningServer, memory_mb, read_answer, running
+from soak_results import told
 
 pytestmark = pytest.mark.posix
 COUNT = int(os.environ.get("DEMITASSE_MALFORMED", "10000"))
@@ -52,9 +53,10 @@ def check(count: int, seed: int) -> Counter[tuple[str, str]]:
         grown = memory_mb(server.process.pid) - before
         assert grown < 30 + count / 1000, f"{grown:.0f} MB more after {count} requests"
         assert server.stop() == 0
-        print(f"\n{count} malformed requests; {before:.0f} MB before, {grown:+.1f} MB after")
-        for (kind, status), number in sorted(counts.items()):
-            print(f"  {kind}: {status} {number}")
+        statuses = Counter[str]()
+        for (_, status), number in sorted(counts.items()):
+            statuses[status] += number
+        told("malformed requests", requests=count, **statuses, **{"MB more": round(grown, 1)})
     return counts
 
 

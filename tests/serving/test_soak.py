@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 from servers import RunningServer, children, memory_mb, running, waiting
+from soak_results import told
 
 import demitasse as dt
 from demitasse.encoding.vectors import Vectors, unit_length
@@ -93,8 +94,8 @@ def test_every_reply_is_right_and_memory_stays_flat(model: dt.Encoder, workers: 
             if server.ask("GET", "/load").json["queue_tokens"] == 0:
                 break
         assert server.stop() == 0
-    seen = f"{soak.seen['requests']} requests, {soak.seen['texts']} texts, differences up to {soak.worst:.1e}"
-    print(f"\n{workers} worker(s), {SECONDS * share:g} s, {CLIENTS} clients: {seen}")
+    seen = {"seconds": round(SECONDS * share), **{name: soak.seen[name] for name in ("requests", "texts")}}
+    told("many clients", workers=workers, clients=CLIENTS, **seen, **{"largest difference": f"{soak.worst:.1e}"})
     assert soak.worst < 2e-5
     for series in soak.memory.values():
         print(f"  MB of a worker: {' '.join(f'{value:.0f}' for value in series)}")
