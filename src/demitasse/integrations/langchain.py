@@ -99,11 +99,6 @@ class DemitasseEmbeddings(Serializable, Embeddings):
         """Whether `dumpd` writes it."""
         return True
 
-    @classmethod
-    def get_lc_namespace(cls) -> list[str]:
-        """Where `load` finds it."""
-        return __name__.split(".")
-
 
 class DemitasseVectorStore(VectorStore):
     """The index of demitasse in `folder` as a vector store; the first texts that are added make it.
@@ -274,11 +269,6 @@ class DemitasseRetriever(BaseRetriever):
     def is_lc_serializable(cls) -> bool:
         """Whether `dumpd` writes it."""
         return True
-
-    @classmethod
-    def get_lc_namespace(cls) -> list[str]:
-        """Where `load` finds it."""
-        return __name__.split(".")
 
 
 def _document(hit: Hit) -> Document:

@@ -15,18 +15,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from demitasse.arguments import text, whole
 from demitasse.encoding.encoder import Encoder
 from demitasse.errors import DataError, reason
 from demitasse.extras import PGVECTOR, need
-from demitasse.integrations.encoders import Encoders
-from demitasse.integrations.stamps import KEY, Stamp, Store
+from demitasse.integrations.stamps import KEY, Stamp, Stamped, Store
 from demitasse.search.documents import NewDocument, new_documents, pieces
 from demitasse.search.filters import Where, check_where
 from demitasse.search.hits import Hit
@@ -45,31 +42,17 @@ _EXTENSION = "CREATE EXTENSION IF NOT EXISTS vector"
 _THERE = "SELECT to_regclass(%s) IS NOT NULL"
 _COMMENT = "SELECT obj_description(to_regclass(%s), 'pg_class')"
 _ORDER = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
-_Self = TypeVar("_Self", bound="_Table")
 
 
-@dataclass(frozen=True)
-class _Table:
-    """What a table is, whatever connection talks to it: its statements."""
-
-    connection: Any
-    name: str
-    stamp: Stamp
-    encoders: Encoders
-
-    @classmethod
-    def _of(cls: type[_Self], connection: Any, name: str, encoder: Encoder | None, comment: str | None) -> _Self:
-        stamp = Stamp.read(_stamp_in(comment), _store(name))
-        return cls(connection, name, stamp, stamp.encoders(encoder))
+class _Table(Stamped):
+    """The statements for a table; `client` is the connection."""
 
     @property
     def _table(self) -> sql.Identifier:
         return sql.Identifier(*self.name.split("."))
 
     def _rows(self, piece: Sequence[NewDocument]) -> tuple[list[str], list[tuple[Any, ...]]]:
-        self.stamp.check_additions(self.encoders)
-        vectors = self.encoders.documents.encode_document([one.text for one in piece], progress=False)
-        ids = [one.id or str(uuid.uuid4()) for one in piece]
+        ids, vectors = self._encoded(piece)
         rows = [(id_, one.text, one.metadata or "{}", vec) for id_, one, vec in zip(ids, piece, vectors, strict=True)]
         return ids, rows
 
@@ -117,7 +100,7 @@ class PgvectorTable(_Table):
             if connection.execute(_THERE, [_quoted(name)]).fetchone() == (False,):
                 connection.execute(_creation(name, encoder))
             (comment,) = connection.execute(_COMMENT, [_quoted(name)]).fetchone() or (None,)
-        return cls._of(connection, name, encoder, comment)
+        return cls._of(connection, name, encoder, _stamp(comment, name))
 
     def add(
         self,
@@ -130,7 +113,7 @@ class PgvectorTable(_Table):
         A text whose id is there already replaces that one.
         """
         added: list[str] = []
-        with self.connection.transaction(), self.connection.cursor() as cursor:
+        with self.client.transaction(), self.client.cursor() as cursor:
             for piece in pieces(new_documents(texts, ids, metadata), _PIECE):
                 given, rows = self._rows(piece)
                 cursor.executemany(self._insertion(), rows)
@@ -139,17 +122,17 @@ class PgvectorTable(_Table):
 
     def delete(self, ids: Iterable[str]) -> int:
         """Take texts out; returns how many of `ids` were there."""
-        with self.connection.transaction():
-            return int(self.connection.execute(self._deletion(), [list(ids)]).rowcount)
+        with self.client.transaction():
+            return int(self.client.execute(self._deletion(), [list(ids)]).rowcount)
 
     def search(self, query: str, k: int = 10, *, where: Where | None = None) -> list[Hit]:
         """The `k` texts nearest to a query, best first; `where` is what `Index.search` takes: `{"lang": "en"}`."""
-        with self.connection.transaction():
-            return [Hit(*row) for row in self.connection.execute(*self._selection(query, k, where))]
+        with self.client.transaction():
+            return [Hit(*row) for row in self.client.execute(*self._selection(query, k, where))]
 
     def __len__(self) -> int:
-        with self.connection.transaction():
-            return int(self.connection.execute(self._counting()).fetchone()[0])
+        with self.client.transaction():
+            return int(self.client.execute(self._counting()).fetchone()[0])
 
 
 class AsyncPgvectorTable(_Table):
@@ -168,7 +151,7 @@ class AsyncPgvectorTable(_Table):
             if await (await connection.execute(_THERE, [_quoted(name)])).fetchone() == (False,):
                 await connection.execute(_creation(name, encoder))
             (comment,) = await (await connection.execute(_COMMENT, [_quoted(name)])).fetchone() or (None,)
-        return await asyncio.to_thread(cls._of, connection, name, encoder, comment)
+        return await asyncio.to_thread(cls._of, connection, name, encoder, _stamp(comment, name))
 
     async def add(
         self,
@@ -178,7 +161,7 @@ class AsyncPgvectorTable(_Table):
     ) -> list[str]:
         """Encode `texts` and put them in, all or none; returns their ids."""
         added: list[str] = []
-        async with self.connection.transaction(), self.connection.cursor() as cursor:
+        async with self.client.transaction(), self.client.cursor() as cursor:
             for piece in pieces(new_documents(texts, ids, metadata), _PIECE):
                 given, rows = await asyncio.to_thread(self._rows, piece)
                 await cursor.executemany(self._insertion(), rows)
@@ -187,19 +170,19 @@ class AsyncPgvectorTable(_Table):
 
     async def delete(self, ids: Iterable[str]) -> int:
         """Take texts out; returns how many of `ids` were there."""
-        async with self.connection.transaction():
-            return int((await self.connection.execute(self._deletion(), [list(ids)])).rowcount)
+        async with self.client.transaction():
+            return int((await self.client.execute(self._deletion(), [list(ids)])).rowcount)
 
     async def search(self, query: str, k: int = 10, *, where: Where | None = None) -> list[Hit]:
         """The `k` texts nearest to a query, best first."""
         asked = await asyncio.to_thread(self._selection, query, k, where)
-        async with self.connection.transaction():
-            return [Hit(*row) async for row in await self.connection.execute(*asked)]
+        async with self.client.transaction():
+            return [Hit(*row) async for row in await self.client.execute(*asked)]
 
     async def count(self) -> int:
         """How many texts there are."""
-        async with self.connection.transaction():
-            return int((await (await self.connection.execute(self._counting())).fetchone())[0])
+        async with self.client.transaction():
+            return int((await (await self.client.execute(self._counting())).fetchone())[0])
 
 
 def jsonpath(where: Where) -> str:
@@ -247,10 +230,11 @@ def _store(name: str) -> Store:
     return Store(f"table {name!r}", "PgvectorTable.open(connection, 'another_name', encoder).add(texts)")
 
 
-def _stamp_in(comment: str | None) -> Any:
+def _stamp(comment: str | None, name: str) -> Stamp:
+    stored = None
     with suppress(ValueError, AttributeError):  # another comment, or none
-        return json.loads(comment or "{}").get(KEY)
-    return None
+        stored = json.loads(comment or "{}").get(KEY)
+    return Stamp.read(stored, _store(name))
 
 
 @contextmanager

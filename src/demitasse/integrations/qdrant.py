@@ -14,15 +14,13 @@ import asyncio
 import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from demitasse.arguments import whole
 from demitasse.encoding.encoder import Encoder
 from demitasse.errors import DataError
 from demitasse.extras import QDRANT, need
-from demitasse.integrations.encoders import Encoders
-from demitasse.integrations.stamps import KEY, Stamp, Store
+from demitasse.integrations.stamps import KEY, Stamp, Stamped, Store
 from demitasse.search.documents import NewDocument, new_documents, pieces
 from demitasse.search.filters import Where, check_where
 from demitasse.search.hits import Hit
@@ -35,35 +33,20 @@ except ImportError:
 
 _OURS = uuid.UUID("5f0c5e0e-0d5c-4b1e-9d0a-0f5f6f0a7c11")  # makes a point's id of any string
 _PIECE = 256  # points that are sent together
-_Self = TypeVar("_Self", bound="_Collection")
 
 
-@dataclass(frozen=True)
-class _Collection:
-    """What a collection is, whatever client talks to it: pure, apart from the encoding."""
-
-    client: Any
-    name: str
-    stamp: Stamp
-    encoders: Encoders
-
-    @classmethod
-    def _of(cls: type[_Self], client: Any, name: str, encoder: Encoder | None, info: models.CollectionInfo) -> _Self:
-        metadata = info.config.metadata or {}
-        stamp = Stamp.read(metadata.get(KEY), _store(name))
-        return cls(client, name, stamp, stamp.encoders(encoder))
+class _Collection(Stamped):
+    """What is sent for a collection, whichever client sends it."""
 
     def _points(self, piece: Sequence[NewDocument]) -> tuple[list[str], list[models.PointStruct]]:
-        self.stamp.check_additions(self.encoders)
-        vectors = self.encoders.document_vectors([one.text for one in piece])
-        ids = [one.id or str(uuid.uuid4()) for one in piece]
+        ids, vectors = self._encoded(piece)
         points = [
             models.PointStruct(
                 id=point_id(id_),
                 vector=vector,
                 payload={"id": id_, "text": one.text, "metadata": json.loads(one.metadata or "{}")},
             )
-            for id_, one, vector in zip(ids, piece, vectors, strict=True)
+            for id_, one, vector in zip(ids, piece, vectors.tolist(), strict=True)
         ]
         return ids, points
 
@@ -93,7 +76,7 @@ class QdrantCollection(_Collection):
         """
         if not client.collection_exists(name):
             client.create_collection(name, **_new(encoder, name))
-        return cls._of(client, name, encoder, client.get_collection(name))
+        return cls._of(client, name, encoder, _stamp(client.get_collection(name), name))
 
     def add(
         self,
@@ -133,7 +116,7 @@ class AsyncQdrantCollection(_Collection):
         if not await client.collection_exists(name):
             await client.create_collection(name, **_new(encoder, name))
         info = await client.get_collection(name)
-        return await asyncio.to_thread(cls._of, client, name, encoder, info)
+        return await asyncio.to_thread(cls._of, client, name, encoder, _stamp(info, name))
 
     async def add(
         self,
@@ -205,6 +188,10 @@ def _new(encoder: Encoder | None, name: str) -> dict[str, Any]:
     stamp = Stamp.of(encoder, _store(name))
     vectors = models.VectorParams(size=stamp.cut.dims, distance=models.Distance.COSINE)
     return {"vectors_config": vectors, "metadata": {KEY: stamp.plain()}}
+
+
+def _stamp(info: models.CollectionInfo, name: str) -> Stamp:
+    return Stamp.read((info.config.metadata or {}).get(KEY), _store(name))
 
 
 def _store(name: str) -> Store:

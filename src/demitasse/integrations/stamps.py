@@ -6,18 +6,23 @@ are a prefix of its own. Anything else would compare what cannot be compared, an
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from demitasse.arguments import whole
 from demitasse.cut import Cut
 from demitasse.encoding.checked_encoder import checked_encoder
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.spaces import Space
+from demitasse.encoding.vectors import Vectors
 from demitasse.errors import DataError, shown
 from demitasse.integrations.encoders import Encoders, loaded_from, plain_space, read_space
+from demitasse.search.documents import NewDocument
 
 KEY = "demitasse"  # of the stamp among other metadata of a collection
+_Self = TypeVar("_Self", bound="Stamped")
 
 
 @dataclass(frozen=True)
@@ -101,3 +106,23 @@ class Stamp:
                 f"{self.store.name} holds documents at {self.cut}, and this encoder, at {encoders.queries.full}, is "
                 f"deep enough for queries only; open it with {self.cut.layers} layers to add documents"
             )
+
+
+@dataclass(frozen=True)
+class Stamped:
+    """A table or collection with a stamp, whichever client talks to it."""
+
+    client: Any
+    name: str
+    stamp: Stamp
+    encoders: Encoders
+
+    @classmethod
+    def _of(cls: type[_Self], client: Any, name: str, encoder: Encoder | None, stamp: Stamp) -> _Self:
+        return cls(client, name, stamp, stamp.encoders(encoder))
+
+    def _encoded(self, piece: Sequence[NewDocument]) -> tuple[list[str], Vectors]:
+        """The ids of new documents, random where none was given, and their vectors."""
+        self.stamp.check_additions(self.encoders)
+        vectors = self.encoders.documents.encode_document([one.text for one in piece], progress=False)
+        return [one.id or str(uuid.uuid4()) for one in piece], vectors
