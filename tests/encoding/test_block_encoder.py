@@ -179,9 +179,15 @@ def garbled(folder: Path) -> None:
     path.write_bytes(bytes(path.stat().st_size))
 
 
+def not_text(folder: Path) -> None:
+    path = folder / "layer_2.onnx"
+    path.write_bytes(path.read_bytes().replace(b"LayerNormalization", b"LayerNormalizatio\xff"))
+
+
 BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "a truncated block": (lambda f: half(f / "layer_2.onnx"), r"layer_2.onnx has \d+ bytes and should have \d+; copy"),
     "a garbled block": (garbled, "layer_2.onnx cannot be opened"),
+    "a name that is not text": (not_text, "layer_2.onnx cannot be opened"),
     "a missing block": (lambda f: (f / "layer_2.onnx").unlink(), "layer_2.onnx cannot be read .No such file"),
     "a missing exit": (lambda f: (f / "exit_0.onnx").unlink(), "exit_0.onnx cannot be read .No such file"),
     "a block of another model": (
@@ -202,11 +208,12 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_broken_folders_are_named(name: str, copy: Path) -> None:
+def test_broken_folders_are_named(name: str, copy: Path, capfd: pytest.CaptureFixture[str]) -> None:
     breaks, said = BROKEN[name]
     breaks(without_hashes(copy))
     with pytest.raises(FolderError, match=said):
         load(copy).encode(["a"])
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.posix

@@ -190,10 +190,10 @@ class BlockEncoder(Encoder):
 
                 # Where one thread is asked for, and for a few texts, handing them to another would only take longer.
                 if self.threads == 1 or (len(batches) == 1 and not ahead):
-                    parts = [_done(embed(batch)) for batch in batches]
+                    parts = deque(_done(embed(batch)) for batch in batches)
                 else:
                     pool = pool or ThreadPoolExecutor(workers, "demitasse")
-                    parts = [pool.submit(embed, batch).result for batch in batches]
+                    parts = deque(pool.submit(embed, batch).result for batch in batches)
                 ahead.append(_Window(batches, parts, len(packed)))
                 if len(ahead) > 1:
                     yield finite(ahead.popleft().vectors(cuts, advance), self._why_not_finite)
@@ -285,13 +285,15 @@ class _Window:
     """Texts that are being embedded, in batches."""
 
     batches: list[list[int]]
-    parts: list[Callable[[], dict[Cut, Vectors]]]  # wait for each batch
+    parts: deque[Callable[[], dict[Cut, Vectors]]]  # wait for each batch, once
     count: int
 
     def vectors(self, cuts: Sequence[Cut], advance: Callable[[int], None]) -> dict[Cut, Vectors]:
         vectors = {cut: np.empty((self.count, cut.dims), np.float32) for cut in cuts}
-        for batch, part in zip(self.batches, self.parts, strict=True):
-            for cut, of_batch in part().items():
+        for batch in self.batches:
+            # No variable holds what is waited for: an error that it raises would hold itself then, through the frames
+            # of its traceback, and keep its blocks in memory until garbage is collected.
+            for cut, of_batch in self.parts.popleft()().items():
                 vectors[cut][batch] = of_batch
             advance(len(batch))
         return vectors

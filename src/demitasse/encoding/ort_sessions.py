@@ -58,7 +58,8 @@ def open_session(model: str | bytes, provider: str = PROVIDERS["cpu"]) -> ort.In
         # never do: what is computed with is in the bytes that were checked. Nothing is inside a device.
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
     providers = [provider] if provider == PROVIDERS["cpu"] else [provider, PROVIDERS["cpu"]]
-    session = ort.InferenceSession(model, options, providers=providers)
+    # Without enable_fallback=0 it prints to stdout what is wrong with a graph, and tries again.
+    session = ort.InferenceSession(model, options, providers=providers, enable_fallback=0)
     session._model_bytes = None  # kept only to change the provider later, and as large as the model
     return session
 
