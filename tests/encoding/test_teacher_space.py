@@ -74,6 +74,7 @@ def test_a_space_is_written_and_read_back() -> None:
         {"teachers": [{"name": "a"}]},
         {"teachers": 7},
         {"teachers": [{**vars(TEACHERS[0]), "dims": 0}]},
+        {"teachers": [{**vars(TEACHERS[0]), "weight": 1e300}]},
     ],
 )
 def test_bad_teachers_are_one_sentence(change: dict[str, Any]) -> None:
@@ -86,5 +87,8 @@ def test_bad_maps_are_refused() -> None:
         read_back(TEACHERS, 4, b"1234567", Path("space.bin"))
     with pytest.raises(FolderError, match="for teachers of 5 dims"):
         space_of(TEACHERS, vectors(4, 6), vectors(1, 4)[0], Path("exits.safetensors"))
-    with pytest.raises(FolderError, match="NaN"):
-        space_of(TEACHERS, np.full((4, 5), np.nan, np.float32), vectors(1, 4)[0], Path("exits.safetensors"))
+    for odd in (np.nan, np.inf, -3e38, 1e30):
+        with pytest.raises(FolderError, match="NaN or huge numbers"):
+            space_of(TEACHERS, np.full((4, 5), odd, np.float32), vectors(1, 4)[0], Path("exits.safetensors"))
+        with pytest.raises(FolderError, match="NaN or huge numbers"):
+            space_of(TEACHERS, vectors(4, 5), np.full(4, odd, np.float32), Path("exits.safetensors"))

@@ -70,6 +70,12 @@ def test_numbers_end_where_other_programs_stop_reading_them() -> None:
     assert Fields({"x": LARGEST}, "", "").whole("x") == LARGEST
     with pytest.raises(FolderError):
         Fields({"x": LARGEST + 1}, "", "").whole("x")
+    for odd in (10**400, -(10**400), float("inf"), float("nan")):
+        with pytest.raises(FolderError) as raised:
+            Fields({"x": odd}, "", "").number("x")
+        assert len(str(raised.value)) < 300
+    with pytest.raises(FolderError, match=r"x must be a finite number of at least 0 and of at most 1, not 2"):
+        Fields({"x": 2}, "", "").number("x", least=0, most=1)
 
 
 BAD = {

@@ -19,6 +19,7 @@ from demitasse.encoding.vectors import Vectors, unit_length
 from demitasse.errors import FolderError
 from demitasse.host.fields import Fields
 
+_LARGEST = 1e6  # of the numbers of a map, which are below 2: with huge ones, sums are infinite and vectors are zeros
 ROLES = ("query", "document", "sentence")  # what a text can be to a teacher that has prompts
 
 
@@ -131,7 +132,7 @@ def teachers_in(fields: Fields) -> tuple[SpaceTeacher, ...]:
             one.name("name"),
             one.text("fingerprint"),
             one.whole("dims", least=1, most=1 << 20),
-            one.number("weight", least=0),
+            one.number("weight", least=0, most=1),
             one.text_of("prompts") if one.has("prompts") else {},
         )
         for one in fields.each("teachers")
@@ -148,6 +149,6 @@ def space_of(teachers: tuple[SpaceTeacher, ...], weight: Vectors, bias: Vectors,
         raise FolderError(
             f"{where} has a map of shape {weight.shape} for teachers of {total} dims; copy or save the model again"
         )
-    if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
-        raise FolderError(f"{where} has NaN or infinite numbers in the map of its teachers; copy the model again")
+    if not all((abs(numbers) <= _LARGEST).all() for numbers in (weight, bias)):  # which NaN is not, either
+        raise FolderError(f"{where} has NaN or huge numbers in the map of its teachers; copy the model again")
     return TeacherSpace(teachers, weight, bias)

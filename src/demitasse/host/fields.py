@@ -6,7 +6,7 @@ sentence that names the file and the field and says what belongs there.
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from demitasse.cut import Cut
 from demitasse.errors import CutError, DemitasseError, FolderError
 
 LARGEST = 1 << 53  # the largest whole number that every program reads from JSON as it is
+LARGEST_FLOAT = sys.float_info.max
 _Value = TypeVar("_Value")
 
 
@@ -80,9 +81,9 @@ class Fields:
         """A whole number between two others."""
         return self._whole(self._path(name), self.plain(name), least, most)
 
-    def number(self, name: str, least: float = -math.inf) -> float:
+    def number(self, name: str, least: float = -LARGEST_FLOAT, most: float = LARGEST_FLOAT) -> float:
         """A finite number."""
-        return self._number(self._path(name), self.plain(name), least)
+        return self._number(self._path(name), self.plain(name), least, most)
 
     def choice(self, name: str, allowed: Collection[str]) -> str:
         """One of a few words."""
@@ -164,10 +165,12 @@ class Fields:
             raise self._refusal(at, f"a whole number {limits}", value)
         return value
 
-    def _number(self, at: str, value: object, least: float) -> float:
-        if not isinstance(value, bool) and isinstance(value, (int, float)) and abs(value) < math.inf and value >= least:
+    def _number(self, at: str, value: object, least: float, most: float) -> float:
+        if not isinstance(value, bool) and isinstance(value, (int, float)) and least <= value <= most:
             return float(value)
-        raise self._refusal(at, "a finite number" + ("" if least == -math.inf else f" of at least {least:g}"), value)
+        lower = f" of at least {least:g}" if least > -LARGEST_FLOAT else ""
+        upper = f" of at most {most:g}" if most < LARGEST_FLOAT else ""
+        raise self._refusal(at, f"a finite number{' and'.join(filter(None, (lower, upper)))}", value)
 
     def _refusal(self, at: str, wanted: str, value: object) -> DemitasseError:
         return self._error(f"{self._file}: {at} must be {wanted}, not {shown_json(value)}; {self._cure}")
