@@ -28,6 +28,15 @@ def reason(problem: BaseException) -> str:
     return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
 
 
+def file_reason(problem: Exception) -> str:
+    """What the system says about a file, without the file's name, which our sentence has already.
+
+    >>> file_reason(FileNotFoundError(2, "No such file or directory", "a.txt")), file_reason(ValueError("null byte"))
+    ('No such file or directory', 'null byte')
+    """
+    return getattr(problem, "strerror", None) or reason(problem)
+
+
 def shown(value: object) -> str:
     """A wrong value inside a sentence: itself if it is short, else its type.
 

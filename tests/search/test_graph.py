@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -111,9 +114,24 @@ def test_a_damaged_graph_is_never_followed(index: Index, encoder: Encoder) -> No
     assert len(again.search("coffee", scan=Scan("bits"))) == 10
     path.unlink()
     assert list(again.verify()) == [f"vectors/{path.name}"]
+    with pytest.raises(FolderError, match=r"cannot be read \(No such file or directory\); run demitasse index compact"):
+        again.info()
     again.compact()
     assert again.verify() == {}
     assert again.search(TEXTS[5], k=1, scan=GRAPH)[0].id == "5"
+
+
+@pytest.mark.parametrize("name", ["gone.usearch", "a\0b", "..", ""])
+def test_a_graph_of_a_name_that_is_no_file_is_one_sentence(index: Index, encoder: Encoder, name: str) -> None:
+    with closing(sqlite3.connect(index.folder / "texts.sqlite")) as catalog, catalog:
+        (value,) = catalog.execute("SELECT value FROM settings WHERE name = 'graph'").fetchone()
+        fields = json.dumps({**json.loads(value), "file": name})
+        catalog.execute("UPDATE settings SET value = ? WHERE name = 'graph'", (fields,))
+    assert index.verify()
+    with pytest.raises(FolderError, match="run demitasse index compact to make it again"):
+        Index.open(index.folder, encoder).info()
+    with pytest.raises(FolderError, match="run demitasse index compact to make it again"):
+        Index.open(index.folder, encoder).search("coffee")
 
 
 def test_without_usearch_it_is_scanned_instead(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,6 +128,11 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, str]] = {
         "must be an object",
     ),
     "a missing file of vectors": (lambda f: vectors(f).unlink(), "vectors/", "cannot be read"),
+    "a file of vectors of an impossible name": (
+        lambda f: sql(f, "UPDATE segments SET file = 'a' || char(0) || number"),
+        "vectors/",
+        "null byte",
+    ),
     "half a file of vectors": (
         lambda f: vectors(f).write_bytes(vectors(f).read_bytes()[:999]),
         "vectors/",

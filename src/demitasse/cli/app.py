@@ -30,7 +30,7 @@ from demitasse.cli.search import search
 from demitasse.cli.serve import serve
 from demitasse.cli.train import train
 from demitasse.cli.web import web
-from demitasse.errors import DemitasseError, TrainingStopped, reason
+from demitasse.errors import DemitasseError, TrainingStopped, file_reason
 from demitasse.host.full_disk import is_full
 
 app = typer.Typer(
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def _sentence(problem: OSError) -> str:
-    why = problem.strerror or reason(problem)
+    why = file_reason(problem)
     if is_full(problem):
         # Files are named where they are written, so that this is `demitasse encode … > vectors.jsonl`.
         return f"cannot write {problem.filename or 'to stdout'} ({why}); make room on that disk, or write to another"

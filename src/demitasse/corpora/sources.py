@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from demitasse.arguments import path as path_of
-from demitasse.errors import DataError, reason, shown
+from demitasse.errors import DataError, file_reason, shown
 from demitasse.extras import PARQUET, need
 
 PARQUET_FORMAT, JSON_LINES, TEXT_LINES = "parquet", "jsonl", "txt"
@@ -88,7 +88,7 @@ def _source(path: Path) -> Source:
             file.seek(max(0, known.st_size - _ENDS))
             ends.update(file.read(_ENDS))
     except OSError as problem:
-        why = problem.strerror or reason(problem)
+        why = file_reason(problem)
         raise DataError(f"cannot read {str(path)!r} ({why}); give a file you may read") from problem
     return Source(str(path), *format, known.st_size, known.st_mtime_ns // 1000, ends.hexdigest())
 

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path, PureWindowsPath
 
 from demitasse.encoding.manifest import MANIFEST, Manifest, sha256_of
-from demitasse.errors import FolderError
+from demitasse.errors import FolderError, file_reason
 
 _OTHER_CONTENT = f"is not the file that was written (its sha256 is not the one in {MANIFEST})"
 
@@ -52,15 +52,12 @@ class ListedFiles:
         try:
             content = (self.folder / name).read_bytes()
         except OSError as problem:
-            raise self._wrong(name, _unreadable(problem)) from problem
+            raise self._wrong(name, f"cannot be read ({file_reason(problem)})") from problem
         if not self.hashes and self._has_changed():
             raise self._changed()
-        fault = self._size_fault(name, len(content))
-        if fault is None and self.hashes and hashlib.sha256(content).hexdigest() != self.hashes.get(name):
-            fault = _OTHER_CONTENT
-        if fault is not None:
-            del content  # or the error would keep it; a thread keeps its error until garbage is collected
-            raise self._wrong(name, fault)
+        self._refuse(name, self._size_fault(name, len(content)))
+        if self.hashes and hashlib.sha256(content).hexdigest() != self.hashes.get(name):
+            raise self._wrong(name, _OTHER_CONTENT)
         return content
 
     @contextmanager
@@ -101,7 +98,7 @@ class ListedFiles:
             if fault is None and hashed and self.hashes and sha256_of(self.folder / name) != self.hashes.get(name):
                 return _OTHER_CONTENT
         except (OSError, ValueError) as problem:  # a name may hold what no file system takes
-            return _unreadable(problem)
+            return f"cannot be read ({file_reason(problem)})"
         return fault
 
     def _size_fault(self, name: str, size: int) -> str | None:
@@ -130,10 +127,6 @@ class ListedFiles:
 
     def _has_changed(self) -> bool:
         return is_replaced(self.manifest, self.folder)
-
-
-def _unreadable(problem: OSError | ValueError) -> str:
-    return f"cannot be read ({getattr(problem, 'strerror', None) or problem})"
 
 
 def is_replaced(manifest: Manifest | None, folder: Path) -> bool:

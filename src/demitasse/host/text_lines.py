@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from demitasse.errors import DataError, reason
+from demitasse.errors import DataError, file_reason, reason
 
 _File = gzip.GzipFile | BinaryIO
 MAX_LINE = 64 << 20  # bytes; a longer line is no text, and would fill the memory
@@ -133,5 +133,5 @@ def _one_sentence(source: Path, name: str, line: Callable[[], int]) -> Iterator[
 
 
 def _unreadable(source: Path, problem: OSError) -> DataError:
-    why = problem.strerror or reason(problem)
+    why = file_reason(problem)
     return DataError(f"cannot read {str(source)!r} ({why}); give a readable text file, one text or row per line")

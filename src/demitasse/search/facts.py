@@ -8,7 +8,7 @@ from typing import Any
 from demitasse.search.catalog import CATALOG
 from demitasse.search.description import Description
 from demitasse.search.segments import Layout
-from demitasse.search.snapshot import VECTORS, Snapshot
+from demitasse.search.snapshot import Snapshot
 
 
 def facts(folder: Path, description: Description, snapshot: Snapshot) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def facts(folder: Path, description: Description, snapshot: Snapshot) -> dict[st
         "bytes": {
             "vectors": sum(Layout(entry.rows, description.cut.dims).bytes for entry in vectors),
             "texts": (folder / CATALOG).stat().st_size,
-            "graph": (folder / VECTORS / graph.entry.file).stat().st_size if graph else 0,
+            "graph": graph.bytes if graph else 0,
         },
         "measured": sizes.as_plain() if sizes.rows else None,
         "graph": graph.entry.as_plain() if graph else None,

@@ -19,13 +19,13 @@ import numpy.typing as npt
 from demitasse.encoding.manifest import sha256_of
 from demitasse.encoding.scan_kernels import Floats
 from demitasse.encoding.vectors import store
-from demitasse.errors import FolderError, reason
+from demitasse.errors import FolderError, file_reason, reason
 from demitasse.extras import ANN, need
 from demitasse.host.atomic import new_file
 from demitasse.host.fields import Fields
 from demitasse.host.machine import cores
 from demitasse.search.catalog import CATALOG
-from demitasse.search.segments import Rows, Segment, blocks
+from demitasse.search.segments import Rows, Segment, blocks, is_file_name
 
 GRAPH = "graph"  # the setting of the catalog that describes it
 SUFFIX_OF_GRAPHS = ".usearch"
@@ -58,7 +58,7 @@ class GraphEntry:
             return None
         fields = Fields(plain, folder / CATALOG, _CURE, at=GRAPH)
         file = fields.text("file")
-        if Path(file).name != file:
+        if not is_file_name(file):
             raise fields.problem(f"names the graph {file!a:.60}, which cannot be")
         recall = fields.number("recall") if fields.has("recall") else None
         breadth = fields.whole("breadth", least=1, most=1 << 16)
@@ -89,6 +89,15 @@ class Graph:
 
     folder: Path
     entry: GraphEntry
+
+    @property
+    def bytes(self) -> int:
+        """The size of its file."""
+        path = self.folder / self.entry.file
+        try:
+            return path.stat().st_size
+        except (OSError, ValueError) as problem:  # a damaged catalog may have a name that no file can have
+            raise FolderError(f"{path} cannot be read ({file_reason(problem)}); {_CURE}") from problem
 
     def near(self, queries: Floats, count: int, breadth: int | None = None) -> list[Rows]:
         """The rows of about `count` vectors near each of `queries`."""

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from demitasse.encoding.scan_kernels import WORD, Bits, Floats, Int8, scales_of, sign_bits
 from demitasse.encoding.vectors import store
-from demitasse.errors import FolderError
+from demitasse.errors import FolderError, file_reason
 from demitasse.host.atomic import new_file
 from demitasse.search.catalog import SegmentEntry
 
@@ -101,18 +101,23 @@ class Segment:
         return values
 
 
+def is_file_name(text: str) -> bool:
+    """Whether a catalog may name a file so: a file inside its folder."""
+    return Path(text).name == text and text not in ("", "..")
+
+
 def open_segment(folder: Path, entry: SegmentEntry, dims: int) -> Segment:
     """The file that the catalog lists, mapped; one that cannot be it is refused."""
     path, layout = folder / entry.file, Layout(entry.rows, dims)
-    if entry.rows < 1 or Path(entry.file).name != entry.file:
+    if entry.rows < 1 or not is_file_name(entry.file):
         raise FolderError(f"{folder} cannot have a file of {entry.rows} vectors called {entry.file!a:.60}; {_CURE}")
     try:
         size = path.stat().st_size
-        if size != layout.bytes:
-            raise FolderError(f"{path} has {size} bytes and should have {layout.bytes}; {_CURE}")
-        content = np.asarray(np.memmap(path, np.uint8, "r"))
-    except OSError as problem:
-        raise FolderError(f"{path} cannot be read ({problem.strerror}); {_CURE}") from problem
+        content = np.asarray(np.memmap(path, np.uint8, "r")) if size == layout.bytes else None
+    except (OSError, ValueError) as problem:  # a damaged catalog may have a name that no file can have
+        raise FolderError(f"{path} cannot be read ({file_reason(problem)}); {_CURE}") from problem
+    if content is None:
+        raise FolderError(f"{path} has {size} bytes and should have {layout.bytes}; {_CURE}")
     arrays = {
         name: content[offset : offset + _bytes(kind, shape)].view(kind).reshape(shape)
         for name, (kind, shape, offset) in layout.arrays.items()

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from demitasse.encoding.manifest import sha256_of
 from demitasse.encoding.scan_kernels import scales_of, sign_bits
-from demitasse.errors import FolderError
+from demitasse.errors import FolderError, file_reason
 from demitasse.host.leftovers import is_leftover
 from demitasse.search.catalog import CATALOG, JOURNAL, Catalog
 from demitasse.search.description import DESCRIPTION, Description
@@ -117,8 +117,8 @@ def _graph_fault(folder: Path, graph: GraphEntry) -> dict[str, str]:
     name = f"{VECTORS}/{graph.file}"
     try:
         return {} if sha256_of(folder / name) == graph.sha256 else {name: _OTHER}
-    except OSError as problem:
-        return {name: f"cannot be read ({problem.strerror})"}
+    except (OSError, ValueError) as problem:
+        return {name: f"cannot be read ({file_reason(problem)})"}
 
 
 def _names(folder: Path) -> Iterator[str]:

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 
-from demitasse.errors import DataError, reason
+from demitasse.errors import DataError, file_reason
 from demitasse.host.machine import cores
 from demitasse.serving.options import ServeOptions
 from demitasse.serving.service import Model
@@ -46,7 +46,7 @@ def listening(host: str, port: int) -> socket.socket:
             listener.close()
             raise
     except OSError as problem:
-        why = problem.strerror or reason(problem)
+        why = file_reason(problem)
         raise DataError(f"cannot listen on {host} port {port} ({why}); choose another --host or --port") from None
     listener.settimeout(0)
     return listener
