@@ -13,6 +13,7 @@ import gzip
 import json
 import random
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ SENTENCE, QUERY, PASSAGE = 0, 1, 2
 SHORT_ANSWERS = ("squad-question-sentence", "openstax-term")
 TITLES = ("acl-title-abstract", "debian-synopsis-description")
 SENTENCES = ("nli-triples", "nli-pairs", "wikisplit-pairs", "wordnet-lemma-gloss")
+COMMON, MOST_WORDS = 200, 30  # words that are never swapped; of a text that is varied
 BETWEEN_SENTENCES = re.compile(r'(?<=[.!?])\s+(?=[A-Z0-9"(])')
 
 
@@ -101,8 +103,8 @@ class Texts:
             self.add(text, kind)
         print(self.names[-1], len(self.texts), flush=True)
 
-    def add_sentences_of_passages(self) -> None:
-        """One or two of each passage: short texts of the domains that searches have."""
+    def add_sentences_of_passages(self, most: int) -> None:
+        """Up to `most` of each passage: short texts of the domains that searches have."""
         choose = random.Random(0)
         self.begin("passage-sentences")
         for number in range(len(self.texts)):
@@ -110,9 +112,61 @@ class Texts:
                 continue
             parts = [p for p in BETWEEN_SENTENCES.split(self.texts[number]) if 6 <= len(p.split()) <= 50]
             if len(parts) > 1:
-                for part in choose.sample(parts, 2 if len(parts) > 3 else 1):
+                for part in choose.sample(parts, min(most, len(parts) // 2)):
                     self.add(part, SENTENCE)
         print(self.names[-1], len(self.texts), flush=True)
+
+    def add_variations(self, swaps: int, mixtures: int) -> None:
+        """Short texts with one word of another text of their source, and questions that end like another one.
+
+        Teachers say how far the meaning moves. Each is a pair with the text it was made from, so that both are often
+        in one batch: without them a student hardly sees texts that share all words but one.
+        """
+        choose = random.Random(1)
+        self.begin("variations")
+        short = [n for n, kind in enumerate(self.kinds) if kind != PASSAGE and len(self.texts[n].split()) <= MOST_WORDS]
+        questions = [n for n in short if self.texts[n].endswith("?")]
+        counts = Counter(word for n in short for word in self.texts[n].lower().split())
+        common = {word for word, _ in counts.most_common(COMMON)}
+        words = WordsOfSources(self, short, common)
+        for number in choose.choices(questions, k=swaps // 2) + choose.choices(short, k=swaps - swaps // 2):
+            self._add_variation(number, words.swapped(number, choose))
+        by_start = defaultdict(list)
+        for number in questions:
+            by_start[" ".join(self.texts[number].lower().split()[:2])].append(number)
+        groups = [group for group in by_start.values() if len(group) > 1]
+        for group in choose.choices(groups, weights=[len(group) for group in groups], k=mixtures):
+            left, right = choose.sample(group, 2)
+            at = choose.randint(3, 5)
+            mixed = self.texts[left].split()[:at] + self.texts[right].split()[at:]
+            self._add_variation(left, " ".join(mixed) if len(mixed) > at else "")
+        print(self.names[-1], len(self.texts), flush=True)
+
+    def _add_variation(self, number: int, text: str) -> None:
+        self.add_pair(number, self.add(text, self.kinds[number]))
+
+
+class WordsOfSources:
+    """The rarer words of each source, as often as they occur."""
+
+    def __init__(self, texts: Texts, numbers: list[int], common: set[str]) -> None:
+        self.texts, self.common = texts, common
+        self._words: dict[int, list[str]] = defaultdict(list)
+        for number in numbers:
+            self._words[texts.sources[number]] += [w for w in texts.texts[number].split() if self._counts(w)]
+
+    def _counts(self, word: str) -> bool:
+        return len(word) > 2 and word.isalpha() and word.lower() not in self.common
+
+    def swapped(self, number: int, choose: random.Random) -> str:
+        """The text with one of its rarer words replaced; nothing if it has none."""
+        words = self.texts.texts[number].split()
+        places = [n for n, word in enumerate(words) if self._counts(word)]
+        if not places:
+            return ""
+        place, other = choose.choice(places), choose.choice(self._words[self.texts.sources[number]])
+        words[place] = other.capitalize() if words[place][0].isupper() else other
+        return " ".join(words)
 
 
 def gathered(data: Path) -> Texts:
@@ -129,7 +183,8 @@ def gathered(data: Path) -> Texts:
     texts.add_lines(data / "train" / "sentences.txt.gz", SENTENCE)
     for path in sorted((data / "search").glob("passages-*.txt.gz")):
         texts.add_lines(path, PASSAGE)
-    texts.add_sentences_of_passages()
+    texts.add_sentences_of_passages(most=4)
+    texts.add_variations(swaps=200_000, mixtures=100_000)
     return texts
 
 

@@ -33,6 +33,23 @@ def load_eval(device):
     return data, Packed(data["ids"], data["lens"], data["kind"], device), sets_of(data)
 
 
+def load_dev(device):
+    """The dev sets alone, and the texts that they need."""
+    data = dict(np.load(folder("eval.npz")))  # read once: an archive is read again at every look
+    sets = [one for one in sets_of(data) if one["role"] == "dev"]
+    parts = {f"{one['name']}/{part}" for one in sets for part in "abqd"} & set(data)
+    used, inverse = np.unique(np.concatenate([data[part] for part in sorted(parts)]), return_inverse=True)
+    arrays = {part: data[part] for one in sets for part in data if part.startswith(one["name"] + "/")}
+    at = 0
+    for part in sorted(parts):
+        arrays[part] = inverse[at : at + len(data[part])]
+        at += len(data[part])
+    ends = np.cumsum(data["lens"].astype(np.int64))
+    lens = data["lens"][used]
+    ids = np.concatenate([data["ids"][end - size : end] for end, size in zip(ends[used], lens, strict=True)])
+    return arrays, Packed(ids, lens, data["kind"][used], device), sets
+
+
 def ranks(values):
     """Ranks from 0, ties sharing their mean."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)

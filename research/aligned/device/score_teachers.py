@@ -1,6 +1,6 @@
-"""Teachers and their mixtures on the dev sets: which weights, prefixes and centring are worth learning.
+"""Teachers and their mixtures on the dev sets: which shares are worth learning.
 
-    python score_teachers.py nomic mpnet minilm
+    python score_teachers.py nomic nomic-tuned mpnet mpnet-tuned minilm
 
 prints a table and writes teachers.json.
 """
@@ -16,47 +16,29 @@ import score
 import torch
 from packed import device_of
 from places import folder, write_json
-from teachers import SCHEMES, load_teacher, vectors_of
+from teachers import load_teacher, vectors_of
 from torch.nn import functional
 
-# Shares of nomic (without a prefix, and with that of the task), mpnet and MiniLM.
+# Shares of nomic, mpnet and MiniLM.
 SHARES = (
     (0.5, 0.5, 0),
-    (0.7, 0.3, 0),
+    (0.6, 0.2, 0.2),
     (0.5, 0.3, 0.2),
+    (0.4, 0.4, 0.2),
+    (0.45, 0.25, 0.3),
+    (0.3, 0.5, 0.2),
     (0.34, 0.33, 0.33),
-    (0.6, 0.0, 0.4),
-    (0.3, 0.7, 0),
-    (0.7, 0.2, 0.1),
 )
 
 
-def all_vectors(names, tokens, device):
-    """By teacher; nomic also by what is put before the texts."""
-    vectors = {}
-    for name in names:
-        teacher = load_teacher(name, device)
-        for scheme in SCHEMES if name == "nomic" else ("none",):
-            label = name if scheme == "none" else f"{name}.{scheme}"
-            vectors[label] = vectors_of(teacher, tokens, SCHEMES[scheme]).float()
-    return vectors
-
-
-def mixtures(names, vectors):
-    mixes = [((n, 1.0),) for n in vectors]
-    if len(names) > 1:
-        for nomic in [n for n in vectors if n.startswith("nomic")][:2]:
-            for shares in SHARES:
-                pairs = zip((nomic, "mpnet", "minilm"), shares, strict=True)
-                mixes.append(tuple((n, w) for n, w in pairs if w and n in vectors))
+def mixtures(names):
+    """Each teacher alone; nomic, mpnet and MiniLM in all shares, as released and as tuned."""
+    mixes = [((n, 1.0),) for n in names]
+    kinds = [[n for n in names if n.startswith(kind)] for kind in ("nomic", "mpnet", "minilm")]
+    for trio in itertools.product(*kinds):
+        for shares in SHARES:
+            mixes.append(tuple((n, w) for n, w in zip(trio, shares, strict=True) if w))
     return mixes
-
-
-def centred(vectors, kind, how):
-    if how == "none":
-        return vectors
-    means = [vectors[kind == k].mean(0) if how == "kind" else vectors.mean(0) for k in range(3)]
-    return functional.normalize(vectors - torch.stack(means)[kind], dim=-1)
 
 
 def score_of(vectors, one, data):
@@ -78,19 +60,20 @@ def score_of(vectors, one, data):
 
 def main(names):
     device = device_of()
-    data, tokens, sets = score.load_eval(device)
-    dev = [s for s in sets if s["role"] == "dev"]
-    kind = torch.from_numpy(tokens.kind.astype(np.int64)).to(device)
-    vectors = all_vectors(names, tokens, device)
+    data, tokens, dev = score.load_dev(device)
+    centred = {}
+    for name in names:
+        vectors = vectors_of(load_teacher(name, device), tokens).float()
+        centred[name] = functional.normalize(vectors - vectors.mean(0), dim=-1)
     header = [score.SHORT.get(s["name"], s["name"]) for s in dev]
-    print(f"{'':<46}" + " ".join(f"{h:>8.8}" for h in header))
+    print(f"{'':<52}" + " ".join(f"{h:>8.8}" for h in header))
     rows = []
-    for mix, how in itertools.product(mixtures(names, vectors), ("none", "all", "kind")):
-        joined = torch.cat([centred(vectors[n], kind, how) * w**0.5 for n, w in mix], 1)
+    for mix in mixtures(names):
+        joined = torch.cat([centred[n] * w**0.5 for n, w in mix], 1)
         found = {one["name"]: score_of(joined, one, data) for one in dev}
-        label = "+".join(f"{n}:{w}" for n, w in mix) + f" {how}"
-        rows.append({"mix": label, **found})
-        print(f"{label:<46}" + " ".join(f"{found[s['name']]:8.4f}" for s in dev), flush=True)
+        label = "+".join(f"{n}:{w}" for n, w in mix)
+        rows.append({"mix": f"{label} all", **found})
+        print(f"{label:<52}" + " ".join(f"{found[s['name']]:8.4f}" for s in dev), flush=True)
     write_json(folder("teachers.json"), rows)
 
 

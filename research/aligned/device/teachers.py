@@ -2,6 +2,7 @@
 
     python teachers.py nomic                 vectors of every text -> vec/nomic.npy (fp16, unit length)
     python teachers.py nomic --prefix task   with the prefix of the kind of each text -> vec/nomic.task.npy
+    python teachers.py nomic-tuned           those of the teacher that tune.py made
 
 They are small enough to be read at a glance, and need nothing but torch and safetensors on the GPU machine.
 """
@@ -36,6 +37,13 @@ SCHEMES = {
 }
 
 
+def mean_of(x, mask=None):
+    """The mean state of the tokens that `mask` (B, L) shows, or of all."""
+    if mask is None:
+        return x.float().mean(1)
+    return (x.float() * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+
+
 class Nomic:
     """nomic-embed-text-v1.5: post-norm, RoPE base 1000, SwiGLU, no biases."""
 
@@ -67,20 +75,22 @@ class Nomic:
         angle = torch.arange(600, device=device).float()[:, None] * freq
         self.cos, self.sin = (torch.cat([f(angle), f(angle)], -1).to(dtype) for f in (torch.cos, torch.sin))
 
-    def __call__(self, ids):
+    def __call__(self, ids, mask=None):
         b, length = ids.shape
         cos, sin = self.cos[:length], self.sin[:length]
+        hidden = None if mask is None else mask[:, None, None, :]
         x = functional.layer_norm(self.table[ids], (768,), *self.norm, 1e-12)
         for qkv, out, n1w, n1b, gate_up, down, n2w, n2b in self.layers:
             both = functional.linear(x, qkv).view(b, length, 3, 12, 64).permute(2, 0, 3, 1, 4)
             qk = both[:2]
             turned = torch.cat([-qk[..., 32:], qk[..., :32]], -1)
             q, k = (qk * cos + turned * sin).unbind(0)
-            a = functional.scaled_dot_product_attention(q, k, both[2]).transpose(1, 2).reshape(b, length, 768)
+            a = functional.scaled_dot_product_attention(q, k, both[2], attn_mask=hidden)
+            a = a.transpose(1, 2).reshape(b, length, 768)
             x = functional.layer_norm(x + functional.linear(a, out), (768,), n1w, n1b, 1e-12)
             gate, up = functional.linear(x, gate_up).chunk(2, -1)
             x = functional.layer_norm(x + functional.linear(functional.silu(gate) * up, down), (768,), n2w, n2b, 1e-12)
-        return x.float().mean(1)
+        return mean_of(x, mask)
 
 
 class MPNet:
@@ -126,12 +136,14 @@ class MPNet:
         bucket += torch.where(n < 8, n, far.clamp(max=15))
         return table[bucket].permute(2, 0, 1).contiguous()  # (heads, L, L)
 
-    def __call__(self, ids):
+    def __call__(self, ids, mask=None):
         ids = torch.where(ids == 101, 0, torch.where(ids == 102, 2, ids + 4))  # its vocabulary is MiniLM's, shifted
         b, length = ids.shape
         x = functional.layer_norm(self.table[ids] + self.places[2 : 2 + length], (768,), *self.norm, 1e-5)
         padded = -(-length // 8) * 8  # kernels want rows of the bias aligned
         bias = self.bias[:, :length, :padded].contiguous()[:, :, :length].unsqueeze(0).expand(b, -1, -1, -1)
+        if mask is not None:
+            bias = bias.masked_fill(~mask[:, None, None, :], -1e4)
         for qkv, qkvb, out, outb, n1w, n1b, up, upb, down, downb, n2w, n2b in self.layers:
             q, k, v = functional.linear(x, qkv, qkvb).view(b, length, 3, 12, 64).permute(2, 0, 3, 1, 4)
             a = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(1, 2).reshape(b, length, 768)
@@ -143,7 +155,7 @@ class MPNet:
                 n2b,
                 1e-5,
             )
-        return x.float().mean(1)
+        return mean_of(x, mask)
 
 
 class MiniLM:
@@ -200,8 +212,13 @@ class MiniLM:
 CLASSES = {"nomic": Nomic, "mpnet": MPNet, "minilm": MiniLM}
 
 
+def class_of(name):
+    """That of `nomic`, and of `nomic-tuned`."""
+    return CLASSES[name.split("-")[0]]
+
+
 def load_teacher(name, device):
-    return CLASSES[name](load_file(folder(f"{name}.safetensors")), device, half_of(device))
+    return class_of(name)(load_file(folder(f"{name}.safetensors")), device, half_of(device))
 
 
 @torch.inference_mode()
@@ -242,7 +259,7 @@ def vectors_of(teacher, tokens: Packed, prefixes=(None, None, None), batch_token
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("teacher", choices=CLASSES)
+    parser.add_argument("teacher", help="nomic, mpnet, minilm, or one that tune.py made")
     parser.add_argument("--prefix", default="none", choices=SCHEMES)
     parser.add_argument("--batch-tokens", type=int, default=65536)
     options = parser.parse_args()
