@@ -1,14 +1,16 @@
-"""Texts per second on a GPU: sentence-transformers, a plain loop and demitasse, interleaved in one run.
+"""Texts per second on a GPU, texts that are met for the first time: sentence-transformers, a plain loop and demitasse.
 
     python benchmarks/encode_gpu.py MODEL --sentences sentences.txt --passages passages.jsonl --json results.json
 
-MODEL is a sentence-transformers folder. SENTENCES has one text per line, PASSAGES one JSON object per line, with
-`text` (and `title`). Every method encodes the second half of the texts at 6, 3, 1 and 0 layers, in the same number
-format, and gives float32 vectors on the host. demitasse remembers words, so it is loaded afresh for every turn and
-encodes the texts twice: once after the first half only ("new texts": early in a job), then again (late in a large job,
-when most words have been seen; and what the other methods do in every round). sentence-transformers runs at the best
-of its batch sizes. The plain loop is what one would write by hand: one call of the tokenizers library, length-sorted
-batches of 131,072 tokens, no waiting between batches.
+MODEL is a sentence-transformers folder. SENTENCES has one text per line, PASSAGES one JSON object per line with `text`
+(and `title`); of each, the first half warms up and the second half is timed. Every text of a corpus is met once, and
+the first time costs most (new words, new shapes, memory), so each method runs in a process of its own, in turns, and
+encodes new texts once. A million sentences, made from SENTENCES by exchanging two words of each for others, are timed
+with an encoder that was just loaded, so that what it starts to help it is counted too; the peers encode a twentieth of
+them. All give float32 vectors on the host and compute in the same number format. "again" is the same texts once more.
+
+sentence-transformers runs at the best of its batch sizes and slices layers by hand. The plain loop is what one would
+write by hand: one call of the tokenizers library, length-sorted batches of 131,072 tokens, no waiting between batches.
 """
 
 from __future__ import annotations
@@ -17,22 +19,20 @@ import argparse
 import gzip
 import json
 import platform
+import random
+import subprocess
+import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import sentence_transformers
 import torch
-import transformers
-from sentence_transformers import SentenceTransformer
-
-import demitasse as dt
 
 BATCH_SIZES = (256, 1024)  # smaller ones were slower in every earlier run
-LAYERS = (6, 3, 1, 0)
-ROUNDS = 3
+PEERS = ("sentence-transformers", "plain loop")
+SHARE = 20  # peers encode one in so many of the million
 
 
 def read_lines(path: Path) -> list[str]:
@@ -44,15 +44,20 @@ def read_lines(path: Path) -> list[str]:
     return rows
 
 
-def sliced(model: str, layers: int, dtype: torch.dtype) -> SentenceTransformer:
-    """sentence-transformers with its layers sliced by hand, as its documentation shows."""
-    whole = SentenceTransformer(model, device="cuda", model_kwargs={"dtype": dtype})
-    encoder = whole[0].auto_model.encoder
-    encoder.layer = encoder.layer[:layers]
-    return whole
+def varied(sentences: list[str], count: int) -> list[str]:
+    """`count` different texts as long as `sentences`, each with two words of others."""
+    chance = random.Random(0)
+    words = sorted({word for sentence in sentences for word in sentence.split()})
+    made: dict[str, None] = {}
+    while len(made) < count:
+        text = chance.choice(sentences).split()
+        for word in chance.choices(words, k=2):
+            text[chance.randrange(len(text))] = word
+        made[" ".join(text)] = None
+    return list(made)
 
 
-def plain_loop(model: SentenceTransformer, texts: list[str]) -> np.ndarray:
+def plain_loop(model: Any, texts: list[str]) -> np.ndarray:
     tokenizer, transformer = model.tokenizer.backend_tokenizer, model[0].auto_model
     tokenizer.no_padding()
     tokenizer.enable_truncation(256)
@@ -78,60 +83,111 @@ def plain_loop(model: SentenceTransformer, texts: list[str]) -> np.ndarray:
     return vectors
 
 
-def measure(model: str, texts: list[str], dtype: str) -> dict[str, dict[str, float]]:
-    """Texts per second of every method at every depth: the median of rounds in which all take turns."""
-    half = len(texts) // 2
-    before, timed = texts[:half], texts[half:]
-    results: dict[str, dict[str, float]] = {}
-    for layers in LAYERS:
-        peer = sliced(model, layers, getattr(torch, dtype)) if layers else None
-        rates: dict[str, list[float]] = {}
+def encoders(method: str, model: str, layers: int, dtype: str) -> Callable[[int], Callable[[list[str]], np.ndarray]]:
+    """Makes an encoder for a batch size, which only sentence-transformers looks at."""
+    if method == "demitasse":
+        import demitasse as dt
 
-        def turn(name: str, encode: Callable[[list[str]], np.ndarray], rates: dict = rates) -> np.ndarray:
-            torch.cuda.synchronize()
-            begun = time.perf_counter()
-            vectors = encode(timed)
-            rates.setdefault(name, []).append(len(timed) / (time.perf_counter() - begun))
-            return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        ours = dt.load(model, device="cuda", dtype=dtype).cut(layers=layers)
+        return lambda _: lambda texts: np.asarray(ours.encode(texts, progress=False))
+    from sentence_transformers import SentenceTransformer
 
-        sizes = list(BATCH_SIZES)
-        for number in range(ROUNDS):
-            ours = dt.load(model, device="cuda", dtype=dtype).cut(layers=layers)
-            ours.encode(before, progress=False)
-            turn("demitasse, new texts", partial(ours.encode, progress=False))
-            vectors = turn("demitasse", partial(ours.encode, progress=False))
-            del ours
-            if peer is None:
-                continue
-            if number == 0:
-                plain_loop(peer, before)
-                peer.encode(before[:2048], batch_size=64, show_progress_bar=False)
-            same = turn("plain loop", partial(plain_loop, peer))
-            assert (vectors * same).sum(1).mean() > 0.999
-            for size in sizes:
-                name = f"sentence-transformers {size}"
-                same = turn(name, partial(peer.encode, batch_size=size, show_progress_bar=False))
-                assert (vectors * same).sum(1).mean() > 0.999
-            sizes = [max(sizes, key=lambda size: rates[f"sentence-transformers {size}"][0])]  # the best goes on
-        row = {name: float(np.median(rates[name])) for name in ("demitasse", "demitasse, new texts")}
-        if peer is not None:
-            theirs = float(np.median(rates[f"sentence-transformers {sizes[0]}"]))
-            row |= {"plain loop": float(np.median(rates["plain loop"])), "sentence-transformers": theirs}
-            row |= {"sentence-transformers batch": sizes[0], "ratio": row["demitasse"] / theirs}
-        results[str(layers)] = {name: round(value, 2) for name, value in row.items()}
-        print(layers, results[str(layers)], {k: [round(v) for v in r] for k, r in rates.items()}, flush=True)
-    return results
+    peer = SentenceTransformer(model, device="cuda", model_kwargs={"dtype": getattr(torch, dtype)})
+    encoder = peer[0].auto_model.encoder
+    encoder.layer = encoder.layer[:layers]
+    if method == "plain loop":
+        return lambda _: lambda texts: plain_loop(peer, texts)
+    return lambda size: lambda texts: np.asarray(peer.encode(texts, batch_size=size, show_progress_bar=False))
+
+
+def timed(encode: Callable[[list[str]], np.ndarray], texts: list[str]) -> tuple[float, np.ndarray]:
+    torch.cuda.synchronize()
+    begun = time.perf_counter()
+    vectors = encode(texts)
+    return len(texts) / (time.perf_counter() - begun), vectors
+
+
+def one_turn(method: str, layers: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Texts per second of each set, the first time and again, and some vectors to compare."""
+    make = encoders(method, str(options.model), layers, options.dtype)
+    sets = {name: read_lines(getattr(options, name)) for name in ("sentences", "passages")}
+    found: dict[str, Any] = {}
+    for name, texts in sets.items():
+        half = len(texts) // 2
+        sizes = BATCH_SIZES if method == "sentence-transformers" else BATCH_SIZES[:1]
+        tried = {}
+        for size in sizes:
+            encode = make(size)
+            encode(texts[:half])
+            first, vectors = timed(encode, texts[half:])
+            tried[size] = (first, timed(encode, texts[half:])[0])
+        best = max(tried, key=lambda size: tried[size][0])
+        found[name] = {"new": tried[best][0], "again": tried[best][1], "vectors": vectors[:50].tolist()}
+        if method == "sentence-transformers":
+            found[name]["batch"] = best
+    million = varied(sets["sentences"], options.million)
+    if method == "demitasse":
+        fresh = encoders(method, str(options.model), layers, options.dtype)(0)  # nothing remembered, nothing started
+        found["million"] = {"new": timed(fresh, million)[0]}
+    else:
+        encode = make(found["sentences"].get("batch", 0))
+        found["million"] = {"new": timed(encode, million[: len(million) // SHARE])[0]}
+    return found
+
+
+def compared(turns: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """By set: the median rate of each method, and how many times the first peer's."""
+    result: dict[str, Any] = {}
+    for name in ("sentences", "passages", "million"):
+        row = {method: float(np.median([turn[name]["new"] for turn in own])) for method, own in turns.items()}
+        theirs = row["sentence-transformers"]
+        row["ratio"] = row["demitasse"] / theirs
+        if name != "million":
+            row["demitasse, again"] = float(np.median([turn[name]["again"] for turn in turns["demitasse"]]))
+            row["sentence-transformers batch"] = turns["sentence-transformers"][-1][name]["batch"]
+        ratios = [
+            ours[name]["new"] / peer[name]["new"]
+            for ours, peer in zip(turns["demitasse"], turns["sentence-transformers"], strict=True)
+        ]
+        result[name] = {key: round(value, 2) for key, value in row.items()}
+        result[name]["ratios"] = [round(ratio, 2) for ratio in ratios]
+    return result
+
+
+def check_equal(turns: dict[str, list[dict[str, Any]]]) -> None:
+    """All methods must have given the same vectors."""
+    for name in ("sentences", "passages"):
+        units = {}
+        for method, own in turns.items():
+            vectors = np.array(own[0][name]["vectors"])
+            units[method] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        for method, vectors in units.items():
+            cosine = (vectors * units["demitasse"]).sum(1).min()
+            assert cosine > 0.999, f"{method} and demitasse differ on {name}: cosine {cosine}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model")
+    parser.add_argument("model", type=Path)
     parser.add_argument("--sentences", type=Path, required=True)
     parser.add_argument("--passages", type=Path, required=True)
     parser.add_argument("--dtype", default="float16")
+    parser.add_argument("--layers", type=int, nargs="+", default=[6, 1])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--million", type=int, default=1_000_000)
+    parser.add_argument("--peers", nargs="*", default=PEERS)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--turn", help=argparse.SUPPRESS)  # what a process of its own does
     options = parser.parse_args()
-    result = {
+    if options.turn:
+        print(json.dumps(one_turn(options.turn, options.layers[0], options)))
+        return
+    import sentence_transformers
+    import transformers
+
+    import demitasse as dt
+
+    result: dict[str, Any] = {
         "device": torch.cuda.get_device_name(),
         "python": platform.python_version(),
         "versions": {
@@ -141,16 +197,37 @@ def main() -> None:
             "sentence-transformers": sentence_transformers.__version__,
         },
         "dtype": options.dtype,
+        "sets": {},
+        "layers": {},
     }
+    reader = dt.load(options.model, device="cpu").reader
     for name in ("sentences", "passages"):
         texts = read_lines(getattr(options, name))
-        lengths = dt.load(options.model, device="cpu").reader.read(texts).lengths
-        print(name, len(texts), "texts of", round(float(np.mean(lengths)), 1), "tokens", flush=True)
-        rates = measure(options.model, texts, options.dtype)
-        result[name] = {"texts": len(texts), "mean_tokens": float(np.mean(lengths)), "texts_a_second": rates}
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+        timed_texts = texts[len(texts) // 2 :]
+        mean = float(np.mean(reader.read(timed_texts).lengths))
+        result["sets"][name] = {"texts": len(timed_texts), "mean_tokens": round(mean, 1)}
+    million = varied(read_lines(options.sentences), min(options.million, 10_000))
+    result["sets"]["million"] = {
+        "texts": options.million,
+        "mean_tokens": round(float(np.mean(reader.read(million).lengths)), 1),
+    }
+    for layers in options.layers:
+        turns: dict[str, list[dict[str, Any]]] = {}
+        for _ in range(options.rounds):
+            for method in ("demitasse", *options.peers):
+                command = [sys.executable, __file__, *sys.argv[1:], "--turn", method, "--layers", str(layers)]
+                ended = subprocess.run(command, capture_output=True, text=True, check=False)
+                if ended.returncode:
+                    sys.exit(ended.stderr)
+                turns.setdefault(method, []).append(json.loads(ended.stdout.splitlines()[-1]))
+                rates = {name: round(row["new"]) for name, row in turns[method][-1].items()}
+                print(layers, "layers,", method, rates, flush=True)
+        check_equal(turns)
+        result["layers"][str(layers)] = compared(turns)
+        print(layers, result["layers"][str(layers)], flush=True)
+        if options.json:
+            options.json.parent.mkdir(parents=True, exist_ok=True)
+            options.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

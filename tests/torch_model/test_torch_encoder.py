@@ -21,7 +21,7 @@ TEXTS = zoo.sentences(100, seed=3)
 @pytest.fixture
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows of eight texts, so that a hundred are many."""
-    monkeypatch.setattr(torch_encoder, "windows", lambda texts, size, characters: windows(texts, 8))
+    monkeypatch.setattr(torch_encoder, "windows", lambda texts, size, characters, first: windows(texts, 8))
 
 
 @pytest.mark.usefixtures("small_windows")

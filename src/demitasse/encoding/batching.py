@@ -14,11 +14,12 @@ class Pace:
     characters: int  # of those texts, about
     budget: int  # padded tokens in a batch
     least: int = 0  # tokens a batch must have before a much shorter text starts another instead of being padded
+    first: int = 1  # the first window is this part of the others, and each one twice the last: the device starts soon
 
 
 # By what runs the model and the kind of device; `None` is any other kind.
 _PACES: dict[tuple[str, str | None], Pace] = {
-    ("torch", "cuda"): Pace(65536, 1 << 22, 131072, 32768),
+    ("torch", "cuda"): Pace(65536, 1 << 22, 131072, 32768, first=8),
     ("torch", "mps"): Pace(4096, 1 << 20, 16384, 4096),
     ("torch", None): Pace(4096, 1 << 24, 2048),
     # Blocks have two windows in memory: one is tokenised while the other is computed.
@@ -36,22 +37,26 @@ def pace(runtime: str, device_kind: str) -> Pace:
     return _PACES.get((runtime, device_kind)) or _PACES[runtime, None]
 
 
-def windows(texts: Iterable[str], size: int, characters: int = 1 << 60) -> Iterator[list[str]]:
+def windows(texts: Iterable[str], size: int, characters: int = 1 << 60, first: int = 1) -> Iterator[list[str]]:
     """Runs of up to `size` texts and about `characters`, in order: all of an endless stream that is ever in memory.
+
+    The first run is one `first`-th as large, the second twice that, and so on up to the full size.
 
     >>> list(windows(["a", "b", "c", "d", "e"], 2))
     [['a', 'b'], ['c', 'd'], ['e']]
     >>> list(windows(["four", "more", "a", "b"], 9, characters=8))
     [['four', 'more'], ['a', 'b']]
+    >>> [len(run) for run in windows("abcdefghijkl", 4, first=4)]
+    [1, 2, 4, 4, 1]
     """
     window: list[str] = []
     count = 0
     for text in texts:
         window.append(text)
         count += len(text)
-        if len(window) >= size or count >= characters:
+        if len(window) * first >= size or count * first >= characters:
             yield window
-            window, count = [], 0
+            window, count, first = [], 0, max(1, first // 2)
     if window:
         yield window
 

@@ -43,14 +43,18 @@ def helped(reader: Reader) -> Reader:
     processes = min(MAX_PROCESSES, cores() // 2)
     if not isinstance(reader.tokenizer, WordCache) or processes < 1:
         return reader
-    return replace(reader, tokenizer=WordProcesses(reader.tokenizer, processes))
+    return replace(reader, tokenizer=WordProcesses(reader.tokenizer, processes, wait=False))
 
 
 class WordProcesses:
-    """A `BatchTokenizer` that gives what `words` gives, from several processes at once."""
+    """A `BatchTokenizer` that gives what `words` gives, from several processes at once.
 
-    def __init__(self, words: WordCache, count: int) -> None:
+    They take a while to start. Without `wait`, texts that come meanwhile are tokenized here.
+    """
+
+    def __init__(self, words: WordCache, count: int, *, wait: bool = True) -> None:
         self._words = words
+        self._wait = wait
         self._processes = [_WordProcess(words) for _ in range(count)]
         self._turn = threading.Lock()
         self._owner = os.getpid()
@@ -59,9 +63,12 @@ class WordProcesses:
         """The token ids of each text."""
         if os.getpid() != self._owner:
             return self._words.tokenize(texts)
-        share = -(-len(texts) // len(self._processes)) or 1
+        able = [process for process in self._processes if self._wait or process.ready]
+        if not able:
+            return self._words.tokenize(texts)
+        share = -(-len(texts) // len(able)) or 1
         parts = [texts[start : start + share] for start in range(0, len(texts), share)]
-        answers = self._answers(["\0".join(part).encode() for part in parts], [len(part) for part in parts])
+        answers = self._answers(able, ["\0".join(part).encode() for part in parts], [len(part) for part in parts])
         # This process does the part of one that was killed, or that could not be asked.
         packed = [
             self._words.tokenize(part) if answer is None else answer
@@ -69,15 +76,12 @@ class WordProcesses:
         ]
         return PackedTokens.joined(packed or [PackedTokens.of([])])
 
-    def _answers(self, joined: list[bytes], counts: list[int]) -> list[PackedTokens | None]:
-        """What the processes answer about texts that were joined; `None` where one cannot be asked or has ended."""
+    def _answers(self, able: list[_WordProcess], joined: list[bytes], counts: list[int]) -> list[PackedTokens | None]:
+        """What `able` answer about texts that were joined; `None` where one cannot be asked or has ended."""
         with self._turn:  # one question at a time per process
             try:
-                asked = [
-                    process.ask(data, count)
-                    for process, data, count in zip(self._processes, joined, counts, strict=False)
-                ]
-                return [self._processes[index].answer() if sent else None for index, sent in enumerate(asked)]
+                asked = [process.ask(data, count) for process, data, count in zip(able, joined, counts, strict=False)]
+                return [able[index].answer() if sent else None for index, sent in enumerate(asked)]
             except BaseException:  # Ctrl-C too: an answer that nobody waited for must not be taken for the next one
                 for process in self._processes:
                     process.end()
@@ -98,7 +102,7 @@ class WordProcesses:
 
     def limited(self, max_tokens: int) -> WordProcesses:
         """The same number of processes, truncating at `max_tokens`."""
-        return WordProcesses(self._words.limited(max_tokens), len(self._processes))
+        return WordProcesses(self._words.limited(max_tokens), len(self._processes), wait=self._wait)
 
 
 class _WordProcess:
@@ -115,13 +119,22 @@ class _WordProcess:
         assert self._process.stdout is not None
         self._to, self._from = self._process.stdin, self._process.stdout
         weakref.finalize(self, _end, self._process, self._file, os.getpid())
-        self._asked, self._count, self._alive = 0, 0, True
-        self._alive, self._ready = self._send(json.dumps(words.settings()).encode(), 1), False
+        self._asked, self._count = 0, 0
+        self._alive = self._send(json.dumps(words.settings()).encode(), 1)
+        self._said: list[bytes] = []
+        # It must have read the tokenizer from the file before texts replace it.
+        self._starting = threading.Thread(target=_first_byte, args=(self._from.fileno(), self._said), daemon=True)
+        self._starting.start()
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has started, or failed to: asking it need not wait."""
+        return not self._starting.is_alive()
 
     def ask(self, data: bytes, count: int) -> bool:
         """Send `count` texts, joined by zero bytes; false if the process has ended, or cannot be asked about them."""
-        if not self._ready:  # it must have read the tokenizer from the file before the texts replace it
-            self._alive, self._ready = self._alive and self._from.read(1) == _READY, True
+        self._starting.join()
+        self._alive = self._alive and self._said == [_READY]
         # A text with a zero byte in it would look like two.
         return self._alive and data.count(0) == count - 1 and self._send(data, count)
 
@@ -167,6 +180,12 @@ class _WordProcess:
         else:
             self._alive = True
         return self._alive
+
+
+def _first_byte(handle: int, said: list[bytes]) -> None:
+    # Past the buffer, whose lock a fork would inherit as it is.
+    with suppress(OSError):  # it was ended before it said anything
+        said.append(os.read(handle, 1))
 
 
 def _shared_file() -> tuple[IO[bytes], str, tuple[int, ...]]:

@@ -11,17 +11,20 @@ import copy
 import inspect
 import threading
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from demitasse.errors import BackboneError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
+_KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 # Lists in a config that may have as many entries as there are layers, but are not about layers.
 _NOT_PER_LAYER = {"architectures", "pos_att_type"}
 
@@ -256,8 +259,18 @@ def forward(model: nn.Module, inputs: Mapping[str, Tensor]) -> Tensor:
     """The last token states (B, T, D) of `model`."""
     # Decoders would otherwise build a cache of keys and values that is never used.
     extra = {"use_cache": False} if "use_cache" in inspect.signature(model.forward).parameters else {}
-    output: Tensor = model(**inputs, **extra).last_hidden_state
+    with _attention_for_any_shape(inputs["input_ids"].device):
+        output: Tensor = model(**inputs, **extra).last_hidden_state
     return output
+
+
+def _attention_for_any_shape(device: torch.device) -> AbstractContextManager[None]:
+    """Leave cuDNN's attention out on a GPU.
+
+    It makes a plan for every new shape, which takes longer than the batch, and batches of texts are of hundreds of
+    shapes.
+    """
+    return sdpa_kernel(_KERNELS) if device.type == "cuda" else nullcontext()
 
 
 def layer_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

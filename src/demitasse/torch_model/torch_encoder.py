@@ -45,7 +45,7 @@ from demitasse.torch_model.model_space import depth_fingerprints
 from demitasse.torch_model.readout import Dense, Readout, embed, exit_readout, unit_length
 from demitasse.torch_model.torch_pooling import pool, pool_over, without_prompt
 
-WINDOWS_ALONE = 2  # windows of text that are tokenized before other processes are started to help
+WINDOWS_ALONE = 3  # windows of text that are tokenized before other processes are started to help
 _PARTS = ("weight", "bias")
 _WHOLE_AGAIN = "copy or save the model again, or train it again with lower rates"
 
@@ -241,7 +241,7 @@ class TorchEncoder(Encoder):
     def _token_windows(self, texts: Iterable[str], prefix: str, ahead: int) -> Iterator[PackedTokens]:
         """The token ids of each window of `texts`, made in another thread `ahead` windows in advance."""
         feed = pace(self.runtime, self.device_kind)
-        parts = windows(checked(texts), feed.window, feed.characters)
+        parts = windows(checked(texts), feed.window, feed.characters, feed.first)
         if not ahead:
             yield from (self.reader.read(part, prefix) for part in parts)
             return
