@@ -17,6 +17,7 @@ LABELS = {
     "mini": "`mini`: nomic 0.4, mpnet 0.25, MiniLM 0.35",
     "final": "`final`",
 }
+TUNED = Path(__file__).parent / "results" / "aligned-tuned-teachers.json"
 DEV = ("reqa-squad-dev", "medline", "nqswap", "bioasq", "climatefever", "questions", "quora-search")
 TEST = ("hotpotqa-500", "scifact")
 
@@ -75,4 +76,13 @@ def aligned_teachers() -> list[str]:
     for row in json.loads(RESULT.read_text())["teachers"]:
         if row["centre"] == "all":
             lines.append(f"| `{row['teachers']}` | " + " | ".join(f"{row[name]:.3f}" for name in sets) + " |")
+    return lines
+
+
+def aligned_tuned() -> list[str]:
+    """Teachers as released and as tuned, and mixtures of them."""
+    sets = ("stsb-dev", "sick-trial", *DEV)
+    lines = ["| | " + " | ".join(sets) + " |", "|---|" + "---|" * len(sets)]
+    for row in json.loads(TUNED.read_text())["mixtures"]:
+        lines.append(f"| `{row['teachers']}` | " + " | ".join(f"{row[name]:.3f}" for name in sets) + " |")
     return lines

@@ -79,21 +79,24 @@ def plan_check() -> list[str]:
 
 
 def encode_gpu() -> list[str]:
-    """Texts a second on a GPU."""
+    """Texts a second on a GPU, met for the first time."""
     measured = benchmark("encode-gpu")
     lines = [
-        "| texts | layers | sentence-transformers | plain loop | demitasse, new texts | demitasse | ratio |",
+        "| new texts | layers | sentence-transformers | demitasse | ratio | by turn | demitasse, again |",
         "|---|---|---|---|---|---|---|",
     ]
-    for kind in ("sentences", "passages"):
-        for layers, row in measured[kind]["texts_a_second"].items():
-            cells = [
-                f"{row[name]:,.0f}" if name in row else "-"
-                for name in ("sentence-transformers", "plain loop", "demitasse, new texts", "demitasse")
-            ]
-            ratio = f"{row['ratio']:.1f}x" if "ratio" in row else "-"
-            tokens = round(measured[kind]["mean_tokens"])
-            lines.append(f"| {kind}, {tokens} tokens | {layers} | " + " | ".join(cells) + f" | {ratio} |")
+    labels = {"sentences": "sentences", "passages": "passages", "million": "sentences, nothing started or remembered"}
+    for kind, label in labels.items():
+        about = measured["sets"][kind]
+        for layers, sets in measured["layers"].items():
+            row = sets[kind]
+            again = f"{row['demitasse, again']:,.0f}" if "demitasse, again" in row else "-"
+            turns = ", ".join(f"{ratio:.1f}" for ratio in row["ratios"])
+            lines.append(
+                f"| {about['texts']:,} {label}, {round(about['mean_tokens'])} tokens | {layers} "
+                f"| {row['sentence-transformers']:,.0f} | {row['demitasse']:,.0f} | {row['ratio']:.1f}x | {turns} "
+                f"| {again} |"
+            )
     return lines
 
 
@@ -113,6 +116,19 @@ def train_step() -> list[str]:
         cells = [f"{rows[name]['ms']:.0f} ms ({rows[name]['ratio']:.2f}x)" for rows in models.values()]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return lines
+
+
+def aligned_step() -> list[str]:
+    """A step of `Aligned`, as it was made and as it is."""
+    lines = ["| batches of | before | now | ratio | GPU memory, before and now |", "|---|---|---|---|---|"]
+    rows = benchmark("aligned-step")["kinds"]
+    for kind, row in rows.items():
+        lines.append(
+            f"| {row['rows']:,} {kind} | {row['before_ms']:.0f} ms | {row['now_ms']:.0f} ms "
+            f"| {row['before_ms'] / row['now_ms']:.2f} | {row['before_gib']:.1f} and {row['now_gib']:.1f} GiB |"
+        )
+    before, now = (sum(row[key] for row in rows.values()) / len(rows) for key in ("before_ms", "now_ms"))
+    return [*lines, f"| each in turn | {before:.0f} ms | {now:.0f} ms | {before / now:.2f} | |"]
 
 
 def mixed_depths(device: str) -> list[str]:

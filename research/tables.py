@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from aligned_tables import aligned_dev, aligned_searches, aligned_teachers, aligned_tests
+from aligned_tables import aligned_dev, aligned_searches, aligned_teachers, aligned_tests, aligned_tuned
 from benchmark_tables import (
+    aligned_step,
     compare_cpu,
     encode_cpu,
     encode_gpu,
@@ -281,11 +282,13 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "aligned searches": aligned_searches,
     "aligned teachers": aligned_teachers,
     "aligned tests": aligned_tests,
+    "aligned tuned": aligned_tuned,
     "laptop dev": laptop_dev,
     "laptop": lambda: exits("laptop"),
     "objectives minilm": objectives_minilm,
     "headline": headline,
     "train step": train_step,
+    "aligned step": aligned_step,
     "objective parity": objective_parity,
     "espresso halves": espresso_halves,
 }
