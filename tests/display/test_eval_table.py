@@ -189,3 +189,14 @@ def test_models_with_a_long_path_in_common_are_told_apart(width: int) -> None:
 
 def test_an_evaluation_without_the_scores_of_its_tasks_is_shown() -> None:
     assert "layers" in shown(replace(evaluation(), scores=()))
+
+
+@pytest.mark.parametrize("document_layers", [None, 1])
+def test_an_evaluation_without_the_mean_of_a_group_is_shown(document_layers: int | None) -> None:
+    made = evaluation()
+    means = [score for score in made.means if score.group == "both"]
+    if document_layers is not None:
+        means = [replace(score, document_layers=document_layers) for score in means]
+    text = shown(replace(made, means=tuple(means), shallows=()))
+    assert "both: " in text
+    assert "alone: " in text

@@ -127,8 +127,9 @@ def _grid(
 ) -> Table:
     """Scores shaded from the lowest to the highest, with their intervals, in the widest layout there is room for."""
     scores = [score for row in cells for score in row if score is not None]
-    bounds = min(score.value for score in scores), max(score.value for score in scores)
-    width = max(len(_half(score)) for score in scores)
+    values = [score.value for score in scores]
+    bounds = min(values, default=0.0), max(values, default=0.0)  # a file may have no score for any of the cells
+    width = max((len(_half(score)) for score in scores), default=0)
     for layout in _LAYOUTS:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         for heading in headings:
