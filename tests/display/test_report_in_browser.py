@@ -16,7 +16,9 @@ from playwright.sync_api import Browser, Page, expect
 from profiles import budgets, made_profile, profiles
 
 import demitasse as dt
+from demitasse.display.cost_table import in_bytes
 from demitasse.planning.budget import PREFER, neighbours
+from demitasse.planning.corpus_cost import corpus_costs, corpus_front
 from demitasse.planning.deploy import commands, python
 from demitasse.planning.profile import AXES, MeasuredCut, Profile, Timing
 from demitasse.planning.profile_json import measured_as_plain
@@ -134,6 +136,42 @@ def test_what_to_type_is_what_plan_prints(opened: Opened, model: str, made: dict
     typed = opened(profile).evaluate("rows.map(commands)")
     assert [one["shell"] for one in typed] == [commands(profile, measured) for measured in profile.rows]
     assert [one["python"] for one in typed] == [python(profile, measured) for measured in profile.rows]
+
+
+COSTS = """([rows, texts, price]) => {
+    const made = rows.map(asRow);
+    return corpusCosts(made, texts, price).map(cost => [made.indexOf(cost.row),
+     cost.hours, cost.vectors, cost.index, cost.money, inBytes(cost.vectors)]);
+}"""
+
+
+@pytest.mark.parametrize(("count", "price"), [(1_000_000, None), (1e9, 0.5)])
+def test_a_corpus_costs_in_the_page_what_plan_says(script: Page, count: float, price: float | None) -> None:
+    profile = made_profile()
+    among = [row for row in profile.rows if row.vectors == "int8"] or list(profile.rows)
+    expected = corpus_costs(corpus_front(profile, among), count, None, price)
+    rows = [measured_as_plain(measured) for measured in profile.rows]
+    found = script.evaluate(COSTS, [rows, count, price])
+    assert len(found) == len(expected) > 1
+    by_row = {index: numbers for index, *numbers in found}
+    for cost in expected:
+        *numbers, told = by_row[profile.rows.index(cost.measured)]
+        assert numbers == pytest.approx([cost.hours, cost.vector_bytes, cost.index_bytes, cost.euros])
+        assert told == in_bytes(cost.vector_bytes)
+
+
+def test_the_corpus_that_is_typed_is_what_is_shown(opened: Opened) -> None:
+    page = opened(made_profile())
+    first = page.locator("#costs tbody tr").first.locator("td")
+    before = first.nth(5).inner_text()
+    page.get_by_label("texts", exact=True).fill("1e9")
+    page.get_by_label("price of an hour").fill("2")
+    expect(first.nth(5)).not_to_have_text(before)
+    expect(first).to_have_count(9)
+    expect(page.locator("#corpus-note")).to_contain_text("1,000,000,000 texts")
+    page.get_by_label("texts", exact=True).fill("0")
+    expect(page.locator("#costs tbody tr")).to_have_count(0)
+    expect(page.locator("#corpus-note")).to_contain_text("Type how many texts")
 
 
 def freeze_timers(page: Page) -> None:

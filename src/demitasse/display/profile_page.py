@@ -13,6 +13,7 @@ from demitasse._version import __version__
 from demitasse.arguments import instance, several
 from demitasse.arguments import path as path_of
 from demitasse.encoding.precision import BLOCK_FORMATS
+from demitasse.encoding.vectors import index_bytes
 from demitasse.errors import DataError
 from demitasse.host.atomic import new_file
 from demitasse.host.bundled import REPORT, SHARED_PAGES
@@ -22,7 +23,7 @@ from demitasse.planning.measure import BUILT_IN_NAME
 from demitasse.planning.profile import MeasuredCut, Profile
 from demitasse.planning.profile_json import as_plain, measured_as_plain
 
-_SCRIPTS = ("choose.js", "marks.js", "charts.js", "page.js", "table.js")  # in the order they are joined
+_SCRIPTS = ("choose.js", "marks.js", "charts.js", "page.js", "corpus.js", "table.js")  # in the order they are joined
 _PROFILE = "measure one with demitasse.measure(…)"
 
 
@@ -103,6 +104,7 @@ def _data(profile: Profile, compare: Sequence[Profile]) -> dict[str, Any]:
         ],
         "use": _use(profile),
         "where": profile.machine,
+        "index_bytes": {row.cut.dims: index_bytes(row.cut.dims) for row in profile.rows},
         "facts": _facts(profile),
     }
 

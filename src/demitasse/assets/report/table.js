@@ -89,6 +89,7 @@ function update(typing) {
   places = chart(view);
   heat(view);
   table();
+  corpus();
 }
 
 function start() {
@@ -106,6 +107,7 @@ function start() {
     byId(name).hidden = byId(name).previousElementSibling.hidden = kinds(name).length < 2;
   }
   picker(byId("shown"), "shown", [["front", "front"], ["fits", "within the budget"], ["all", "all"]], view.shown, value => { view.shown = value; table(); });
+  for (const name of ["corpus-texts", "corpus-price"]) byId(name).addEventListener("input", corpus);
   byId("copy-table").addEventListener("click", event => copy(event.currentTarget, asText()));
   method();
   update();
