@@ -9,19 +9,24 @@ builds what it searches (on all cores; time and peak memory of that process), wr
 there by processes that may use one core or two. Queries are asked one at a time, in turns with exact float32 search in
 numpy, so that a slow minute of the machine hits both: "times" is the median over turns of exact / method. Recall is the
 share of the 10 nearest by exact float32 search over the same dims. A method that has a breadth is shown at its default,
-and at the least breadth with a recall of 0.98 on other queries. Sizes may be measured one by one: what the file has of
-others on the same machine stays.
+and at the least breadth with a recall of 0.98 on other queries.
+
+The file is written after each method. The same command goes on where it was stopped: what the file has from the same
+machine, versions and options stays, so --minutes, --rows, --dims and --methods can cut a long run into pieces.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -32,9 +37,6 @@ from search_methods import METHODS, NEAREST
 import demitasse as dt
 from demitasse.encoding.vectors import unit_length
 from demitasse.host.machine import machine, versions
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "research"))
-from search_scans import sentences_in
 
 QUERIES = 400  # held out; the first half chooses a breadth, the second is scored
 WANTED = 0.98
@@ -52,36 +54,50 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing after so many")
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--child", help=argparse.SUPPRESS)  # what one of the processes is to do
     given = parser.parse_args()
     if given.child:
         child(given.work, json.loads(given.child))
         return
-    texts, vectors = prepared(given)
+    data = prepared(given)
     facts = {
         **{"machine": machine(), "versions": versions() | {name: version(name) for name in PEERS}},
         **{"layers": given.layers, "rounds": given.rounds},
     }
+    done, end = kept(given.json, facts), time.monotonic() + 60 * given.minutes
     for rows in given.rows:
         for dims in given.dims:
-            done = kept(given.json, facts, rows, dims) + compared(given, texts, vectors, rows, dims)
-            given.json.write_text(json.dumps(facts | {"rows": done}, indent=1) + "\n")
+            before = {row["method"] for row in done if (row["rows"], row["dims"]) == (rows, dims)}
+            names = [name for name in METHODS if name in {EXACT, *given.methods} - before]
+            for measured in compared(given, data, rows, dims, names, end) if names else ():
+                done += measured
+                write(given.json, facts | {"rows": done})
+            if before | {*names} == {*METHODS}:
+                shutil.rmtree(place_of(given, rows, dims), ignore_errors=True)
 
 
-def kept(file: Path, facts: dict[str, Any], rows: int, dims: int) -> list[dict[str, Any]]:
-    """What the file has of other sizes, if it was measured on such a machine with the same versions and options."""
+def kept(file: Path, facts: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the file has already, if it was measured on such a machine with the same versions and options."""
     before = json.loads(file.read_text()) if file.exists() else {}
-    if any(before.get(name) != value for name, value in facts.items()):
-        return []
-    return [row for row in before["rows"] if (row["rows"], row["dims"]) != (rows, dims)]
+    return [] if any(before.get(name) != value for name, value in facts.items()) else list(before["rows"])
+
+
+def write(file: Path, plain: dict[str, Any]) -> None:
+    """All at once, so that it is whole whenever this is stopped."""
+    order = list(METHODS)
+    rows = sorted(plain["rows"], key=lambda row: (row["rows"], -row["dims"], order.index(row["method"])))
+    aside = file.with_name(file.name + ".new")
+    aside.write_text(json.dumps(plain | {"rows": rows}, indent=1) + "\n")
+    aside.replace(file)
 
 
 def prepared(given: argparse.Namespace) -> tuple[list[str], np.ndarray]:
     """The texts and their vectors, the queries first; kept in the folder."""
     given.work.mkdir(parents=True, exist_ok=True)
     count = max(given.rows) + QUERIES
-    text_file, vector_file = given.work / "texts.json", given.work / f"vectors-{count}-{given.layers}.npy"
+    text_file, vector_file = given.work / f"texts-{count}.json", given.work / f"vectors-{count}-{given.layers}.npy"
     if not vector_file.exists():
         texts = list(dict.fromkeys(text for path in given.texts for text in sentences_in(path)))
         chosen = np.random.default_rng(0).permutation(len(texts))[:count]
@@ -95,36 +111,65 @@ def prepared(given: argparse.Namespace) -> tuple[list[str], np.ndarray]:
     return json.loads(text_file.read_text()), np.load(vector_file, mmap_mode="r")
 
 
+def sentences_in(path: Path) -> Iterator[str]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        for line in file:
+            values = json.loads(line) if ".jsonl" in path.name else [line]
+            for value in values.values() if isinstance(values, dict) else values:
+                for text in value if isinstance(value, list) else [value]:
+                    if isinstance(text, str):
+                        yield from (part for part in re.split(r"(?<=[.!?])\s+", text.strip()) if len(part) > 20)
+
+
+def place_of(given: argparse.Namespace, rows: int, dims: int) -> Path:
+    return given.work / f"{rows}x{dims}"
+
+
 def compared(
-    given: argparse.Namespace, texts: list[str], vectors: np.ndarray, rows: int, dims: int
-) -> list[dict[str, Any]]:
-    """Every method over so many vectors of so many dims."""
-    place = given.work / f"{rows}x{dims}"
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir()
-    np.save(place / "base.npy", unit_length(np.array(vectors[QUERIES : QUERIES + rows, :dims])))
-    np.save(place / "queries.npy", unit_length(np.array(vectors[:QUERIES, :dims])))
-    (place / "texts.json").write_text(json.dumps(texts[QUERIES : QUERIES + rows]))
+    given: argparse.Namespace,
+    data: tuple[list[str], np.ndarray],
+    rows: int,
+    dims: int,
+    names: list[str],
+    end: float,
+) -> Iterator[list[dict[str, Any]]]:
+    """What each of the methods does over so many vectors of so many dims, until the time `end`."""
+    (texts, vectors), place = data, place_of(given, rows, dims)
+    if not (place / "texts.json").exists():  # which is written last
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        np.save(place / "base.npy", unit_length(np.array(vectors[QUERIES : QUERIES + rows, :dims])))
+        np.save(place / "queries.npy", unit_length(np.array(vectors[:QUERIES, :dims])))
+        (place / "texts.json").write_text(json.dumps(texts[QUERIES : QUERIES + rows]))
+    size = {"rows": rows, "dims": dims}
     truth = built(place, EXACT, given.layers)
     exact = {cores: Asked(place, EXACT, None, cores) for cores in (1, 2)}
     true = exact[2].found(0, QUERIES)
-    results = [truth | {"rows": rows, "dims": dims, "recall": 1.0, "breadth": None} | alone(exact, given.rounds)]
-    show(results[-1])
-    for name in given.methods:
-        if name == EXACT:
-            continue
-        build = built(place, name, given.layers)
-        for breadth in chosen_breadths(place, name, true):
-            results.append(
-                build | {"rows": rows, "dims": dims} | measured(place, name, breadth, exact, true, given.rounds)
-            )
-            show(results[-1])
-        if METHODS[name].folder == "":
-            shutil.rmtree(place / slug(name))
-    for process in exact.values():
-        process.close()
-    shutil.rmtree(place)
-    return results
+    try:
+        for name in names:
+            if name == EXACT:
+                results = [truth | size | {"recall": 1.0, "breadth": None} | alone(exact, given.rounds)]
+            else:
+                check_time(end)
+                build = built(place, name, given.layers)
+                check_time(end)
+                results = [
+                    build | size | measured(place, name, breadth, exact, true, given.rounds)
+                    for breadth in chosen_breadths(place, name, true)
+                ]
+                if METHODS[name].folder == "":
+                    shutil.rmtree(place / slug(name))
+                    (place / slug(name)).with_suffix(".json").unlink()
+            print(*map(json.dumps, results), sep="\n", flush=True)
+            yield results
+    finally:
+        for process in exact.values():
+            process.close()
+
+
+def check_time(end: float) -> None:
+    if time.monotonic() > end:
+        raise SystemExit("the minutes are over; the same command goes on from here")
 
 
 def built(place: Path, name: str, layers: int) -> dict[str, Any]:
@@ -132,9 +177,14 @@ def built(place: Path, name: str, layers: int) -> dict[str, Any]:
     folder = place / (METHODS[name].folder or slug(name))
     facts = folder.with_suffix(".json")
     if not facts.exists():
+        shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         task = {"do": "build", "method": name, "place": place.name, "folder": folder.name, "layers": layers}
-        facts.write_text(run_child(place.parent, task, cores=2).communicate()[0])
+        building = run_child(place.parent, task, cores=2)
+        said = building.communicate()[0]
+        if building.returncode:
+            raise SystemExit(f"{name} could not be built")
+        facts.write_text(said)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name != "texts.sqlite")
     return {"method": name, **json.loads(facts.read_text()), "bytes": size}
 
@@ -267,10 +317,6 @@ def recall(found: list[list[int]], true: list[list[int]]) -> float:
 
 def slug(name: str) -> str:
     return name.replace(",", "").replace(" ", "-")
-
-
-def show(row: dict[str, Any]) -> None:
-    print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,212 +1,156 @@
-"""How fast a million vectors are searched, and what is found: exact float32 in numpy against an index, coarse to fine.
+"""What a search over many vectors should read first: the time of each pass, and how many vectors it must keep.
 
-    python research/search_scans.py --texts sentences.txt.gz more.jsonl.gz … --json …/search-scans.json
+    python research/search_scans.py FOLDER/vectors-1000400-1.npy --json research/results/search-scans.json
 
-Two sets of vectors of 384 dims: sentences (all strings of the files, split into sentences) encoded by the built-in
-model with no layers, and points scattered around 10,000 random centres. Queries are further ones of the same kind.
-Methods take turns, --rounds times; the median counts. The kernels that were tried come last.
+The vectors are those that benchmarks/search.py leaves in its folder; the first 400 are queries. Passes take turns.
+`needed` is how far down a pass puts the share named of the 10 nearest by exact float32 search; `cells` is the share of
+all vectors in the k-means cells that must be looked at for a recall.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
-import re
-import tempfile
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import demitasse as dt
 from demitasse.encoding import scan_kernels as kernels
 from demitasse.encoding.vectors import store, unit_length
 from demitasse.host.machine import machine, versions
-from demitasse.search.catalog import Catalog
-from demitasse.search.compacting import compact
-from demitasse.search.description import Description
-from demitasse.search.documents import NewDocument
-from demitasse.search.writer import add_piece
 
-HELD_OUT, SCORED, DIMS = 300, 200, 384
+BY_ROW = "bits by row"
+QUERIES, HELD_OUT, NEAREST = 200, 400, 10
+RECALLS = (0.9, 0.95, 0.98, 0.99, 0.995)
 PIECE = 1 << 16
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--texts", nargs="+", type=Path, required=True)
-    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("vectors", type=Path)
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--vectors", type=Path, help="Keep the vectors of the sentences in this .npy file.")
     parser.add_argument("--json", type=Path, required=True)
     given = parser.parse_args()
-    results: dict[str, Any] = {"machine": machine(), "versions": versions(), "rows": given.rows, "sets": {}}
-    for name in ("sentences", "clusters"):
-        vectors = sentences(given) if name == "sentences" else clusters(given.rows + HELD_OUT)
-        results["sets"][name] = measured(vectors[HELD_OUT:], vectors[:HELD_OUT], given.rounds)
-        if name == "sentences":
-            results["kernels"] = tried(vectors[HELD_OUT:], vectors[0], given.rounds)
-            results["cells"] = cells(vectors[HELD_OUT:], vectors[:SCORED])
-        given.json.write_text(json.dumps(results, indent=1) + "\n")
+    vectors = np.load(given.vectors)
+    base, queries = vectors[HELD_OUT:], vectors[:QUERIES]
+    true = np.concatenate([nearest(base, queries[start : start + 50]) for start in range(0, QUERIES, 50)])
+    ways = passes(base)
+    results = {
+        "machine": machine(),
+        "versions": versions(),
+        "rows": len(base),
+        "passes": measured(ways, queries, true, given.rounds),
+        "shortlists": shortlists(base, queries[0], given.rounds),
+        "cells": cells(base, queries, true),
+    }
+    given.json.write_text(json.dumps(results, indent=1) + "\n")
 
 
-def sentences(given: argparse.Namespace) -> np.ndarray:
-    if given.vectors is not None and given.vectors.exists():
-        return np.load(given.vectors)
-    texts = list(dict.fromkeys(text for path in given.texts for text in sentences_in(path)))
-    chosen = np.random.default_rng(0).permutation(len(texts))[: given.rows + HELD_OUT]
-    vectors = dt.load().cut(layers=0).encode([texts[place] for place in chosen])
-    if given.vectors is not None:
-        np.save(given.vectors, vectors)
-    return vectors
+def nearest(base: np.ndarray, queries: np.ndarray) -> np.ndarray:
+    return np.argpartition(-(queries @ base.T), NEAREST, axis=1)[:, :NEAREST]
 
 
-def sentences_in(path: Path) -> Iterator[str]:
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        for line in file:
-            values = json.loads(line) if ".jsonl" in path.name else [line]
-            for value in values.values() if isinstance(values, dict) else values:
-                for text in value if isinstance(value, list) else [value]:
-                    if isinstance(text, str):
-                        yield from (part for part in re.split(r"(?<=[.!?])\s+", text.strip()) if len(part) > 20)
+def passes(base: np.ndarray) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
+    """Ways to give every vector a cost, less is nearer."""
+    stored = store(base, "int8")
+    columns = np.concatenate([kernels.sign_bits(stored[a : a + PIECE]) for a in range(0, len(base), PIECE)], axis=1)
+    rows = np.ascontiguousarray(columns.T)
+    first, narrow = np.ascontiguousarray(stored[:, :64]), np.ascontiguousarray(base[:, :64])
+    scales = kernels.scales_of(first)
 
+    def by_columns(words: int) -> Callable[[np.ndarray], np.ndarray]:
+        costs = np.empty(len(base), np.uint8 if words < 4 else np.uint16)
 
-def clusters(count: int) -> np.ndarray:
-    chance = np.random.default_rng(0)
-    centres = unit_length(chance.standard_normal((10_000, DIMS)))
-    vectors = np.empty((count, DIMS), np.float32)
-    for start in range(0, count, PIECE):
-        size = min(PIECE, count - start)
-        noise = chance.standard_normal((size, DIMS)).astype(np.float32) / np.sqrt(DIMS)
-        vectors[start : start + size] = unit_length(centres[chance.integers(0, 10_000, size)] + noise)
-    return vectors
+        def run(query: np.ndarray) -> np.ndarray:
+            kernels.bit_distances(columns[:words], kernels.sign_bits(query[None])[:words, 0], costs)
+            return costs
 
+        return run
 
-def indexed(folder: Path, vectors: np.ndarray, queries: np.ndarray) -> dt.Index:
-    """An index of vectors that are there already; `queries` are what its shortlists are measured with."""
-    from demitasse.search import compacting
+    def products(query: np.ndarray) -> np.ndarray:
+        asked = kernels.as_int8_query(query[None, :64])
+        parts = [kernels.first_products(first[a : a + PIECE], asked) for a in range(0, len(first), PIECE)]
+        return -np.concatenate(parts)[:, 0].astype(np.float32)
 
-    (folder / "vectors").mkdir(parents=True)
-    Description.of(dt.load().cut(layers=0)).write(folder)
-    catalog = Catalog.create(folder)
-    for start in range(0, len(vectors), PIECE):
-        some = vectors[start : start + PIECE]
-        add_piece(
-            folder, catalog, [NewDocument(f"text {start + place}", None, None) for place in range(len(some))], some, 1
-        )
-    compacting._queries = lambda *given: queries  # type: ignore[assignment]
-    compact(folder, catalog, DIMS, graph=False)
-    catalog.close()
-    return dt.Index.open(folder)
-
-
-def measured(base: np.ndarray, held_out: np.ndarray, rounds: int) -> dict[str, Any]:
-    queries, sample = held_out[:SCORED], held_out[SCORED:][:64]
-    true = [set(np.argpartition(-(base @ query), 10)[:10]) for query in queries]
-    with tempfile.TemporaryDirectory() as place:
-        began = time.perf_counter()
-        index = indexed(Path(place) / "index", base, sample)
-        seconds = time.perf_counter() - began
-        facts = index.info()
-        methods: dict[str, Callable[[np.ndarray], object]] = {
-            "exact float32": lambda some: [np.argpartition(-scores, 10)[:10] for scores in (base @ some.T).T],
-            "none": lambda some: index.search_vectors(some, scan=dt.Scan("none")),
-        }
-        for coarse in ("bits", "dims"):
-            for recall in (0.95, 0.99):
-                scan = dt.Scan(coarse, recall)
-                methods[f"{coarse} {recall}"] = lambda some, scan=scan: index.search_vectors(some, scan=scan)
-        rows, times = [], {}
-        for count in (1, 16):
-            times |= in_turns(methods, queries, count, rounds if count == 1 else max(3, rounds // 6))
-        for name in methods:
-            found = 1.0 if name == "exact float32" else _recall(methods[name], queries, true)
-            each = {str(count): round(times[name, count], 3) for count in (1, 16)}
-            rows.append({"method": name, "recall": round(found, 4), "ms": each})
-            print(rows[-1], flush=True)
     return {
-        "build_seconds": round(seconds, 1),
-        "bytes_per_vector": facts["bytes"]["vectors"] / len(base),
-        "float32_bytes": 4 * DIMS,
-        "shortlists": facts["measured"]["shortlists"],
-        "methods": rows,
+        "float32, all dims": lambda query: -(base @ query),
+        "float32, 64 dims": lambda query: -(narrow @ query[:64]),
+        "int8, 64 dims, product": products,
+        "int8, 64 dims, cosine": lambda query: products(query) * scales,
+        BY_ROW: lambda query: np.bitwise_count(rows ^ kernels.sign_bits(query[None])[:, 0]).sum(axis=1),
+        **{f"bits by column, first {64 * words}": by_columns(words) for words in range(1, len(columns) + 1)},
     }
 
 
-def in_turns(
-    methods: dict[str, Callable[[np.ndarray], object]], queries: np.ndarray, count: int, rounds: int
-) -> dict[tuple[str, int], float]:
-    """Milliseconds for one of `count` queries that are asked together: the median over rounds."""
-    times: dict[str, list[float]] = {name: [] for name in methods}
-    for number in range(-1, rounds):
-        start = count * number % (len(queries) - count)
-        for name, method in methods.items():
+def measured(
+    ways: dict[str, Callable[[np.ndarray], np.ndarray]], queries: np.ndarray, true: np.ndarray, rounds: int
+) -> dict[str, Any]:
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    ranks: dict[str, list[int]] = {name: [] for name in ways}
+    for number, (query, places) in enumerate(zip(queries, true, strict=True)):
+        for name, way in ways.items():
+            if number > rounds and name == BY_ROW:
+                continue
             began = time.perf_counter()
-            method(queries[start : start + count])
-            if number >= 0:
+            costs = way(query)
+            if 0 < number <= rounds:
                 times[name].append(time.perf_counter() - began)
-    return {(name, count): 1000 * float(np.median(taken)) / count for name, taken in times.items()}
-
-
-def _recall(method: Callable[[np.ndarray], object], queries: np.ndarray, true: list[set[int]]) -> float:
-    found: Any = method(queries)
-    ids = [{int(hit.id) for hit in hits} for hits in found]
-    return float(np.mean([len(one & right) / 10 for one, right in zip(ids, true, strict=True)]))
-
-
-def tried(base: np.ndarray, query: np.ndarray, rounds: int) -> dict[str, float]:
-    """Milliseconds of one pass over all vectors for one query, by each kernel that was tried."""
-    first = np.ascontiguousarray(store(base[:, :64], "int8"))
-    columns = np.concatenate(
-        [kernels.sign_bits(base[start : start + PIECE]) for start in range(0, len(base), PIECE)], 1
-    )
-    rows, narrow = np.ascontiguousarray(columns.T), np.ascontiguousarray(base[:, :64])
-    asked, product = kernels.sign_bits(query[None])[:, 0], kernels.as_int8_query(query[None, :64])
-    out = np.empty(len(base), np.uint16)
-
-    def first_products() -> None:
-        for start in range(0, len(first), PIECE):
-            kernels.first_products(first[start : start + PIECE], product)
-
-    passes: dict[str, Callable[[], object]] = {
-        "float32, 384 dims, numpy": lambda: base @ query,
-        "float32, 64 dims, numpy": lambda: narrow @ query[:64],
-        "int8, 64 dims, onnxruntime, one core": first_products,
-        "bits by row, numpy": lambda: np.bitwise_count(rows ^ asked).sum(axis=1),
-        "bits by column, numpy, one core": lambda: kernels.bit_distances(columns, asked, out),
-        "argpartition of the scores": lambda: np.argpartition(out, 1000)[:1000],
-        "smallest, by a sample": lambda: kernels.smallest(out, 1000, 65535.0),
+            if name != BY_ROW:  # whose costs are those by column
+                ranks[name] += [int(np.count_nonzero(costs <= costs[place])) for place in places]
+    return {
+        name: {
+            "ms": round(1000 * float(np.median(times[name])), 2),
+            "needed": {str(recall): sorted(found)[math.ceil(recall * len(found)) - 1] for recall in RECALLS if found},
+        }
+        for name, found in ranks.items()
     }
-    times: dict[str, list[float]] = {name: [] for name in passes}
+
+
+def shortlists(base: np.ndarray, query: np.ndarray, rounds: int) -> dict[str, float]:
+    """Milliseconds to find the least costs, and to compare a shortlist in full."""
+    chance = np.random.default_rng(0)
+    costs = chance.binomial(192, 0.5, len(base)).astype(np.uint8)
+    few = costs < 78
+    some = np.ascontiguousarray(base[np.sort(chance.choice(len(base), 2000, replace=False))])
+    ways: dict[str, Callable[[], object]] = {
+        "argpartition, 2,000 least": lambda: np.argpartition(costs, 2000)[:2000],
+        "smallest, 2,000 least": lambda: kernels.smallest(costs, 2000, 255),
+        "small, 25,000 least": lambda: kernels.small(costs, 25_000, 255),
+        "flatnonzero": lambda: np.flatnonzero(few),
+        "flatnonzero, eight at a time": lambda: kernels._true(few),
+        "2,000 in full, BLAS": lambda: some @ query,
+        "2,000 in full, einsum": lambda: np.einsum("ij,j->i", some, query),
+    }
+    times: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(rounds + 1):
-        for name, run in passes.items():
+        for name, way in ways.items():
             began = time.perf_counter()
-            run()
+            way()
             if number:
                 times[name].append(time.perf_counter() - began)
-    return {name: round(1000 * float(np.median(taken)), 2) for name, taken in times.items()}
+    return {name: round(1000 * float(np.median(taken)), 3) for name, taken in times.items()}
 
 
-def cells(base: np.ndarray, queries: np.ndarray, count: int = 1024) -> dict[str, Any]:
+def cells(base: np.ndarray, queries: np.ndarray, true: np.ndarray, count: int = 1024) -> dict[str, Any]:
     """What k-means cells would save: the share of all vectors in the cells that must be looked at for a recall."""
     chance, began = np.random.default_rng(0), time.perf_counter()
-    sample = base[chance.choice(len(base), 40 * count, replace=False)]
+    sample = base[chance.choice(len(base), min(40 * count, len(base)), replace=False)]
     centres = sample[:count].copy()
     for _ in range(5):
-        nearest = _nearest(sample, centres)
         sums = np.zeros_like(centres)
-        np.add.at(sums, nearest, sample)
+        np.add.at(sums, _nearest(sample, centres), sample)
         centres = unit_length(np.where(sums.any(axis=1, keepdims=True), sums, centres))
     cell = _nearest(base, centres)
     seconds, sizes = time.perf_counter() - began, np.bincount(cell, minlength=count)
     order = np.argsort(-(queries @ centres.T), axis=1)
     ranks = np.argsort(order, axis=1)
     needed = []
-    for number, query in enumerate(queries):
-        needed += ranks[number, cell[np.argpartition(-(base @ query), 10)[:10]]].tolist()
+    for number in range(len(queries)):
+        needed += ranks[number, cell[true[number]]].tolist()
     needed.sort()
     shares = {}
     for recall in (0.95, 0.98, 0.99):

@@ -7,6 +7,7 @@ import pickle
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from demitasse import Cut, CutError, DataError, Encoder, FolderError, Hit, Index
 from demitasse.encoding.vectors import restore, store
 from demitasse.host.bundled import corpus
 from demitasse.search import compacting, tuning, writer
+from demitasse.search import scan as scanning
 
 TEXTS = corpus()[:60]
 IDS = [f"t{number}" for number in range(len(TEXTS))]
@@ -191,6 +193,26 @@ def test_what_is_measured_is_kept_and_used(encoder: Encoder, tmp_path: Path, mon
     assert measured["shortlists"].keys() == {"bits", "dims"}
     for scan in (None, Scan("bits"), Scan("dims", shortlist=60), Scan(shortlist=60), Scan("none")):
         assert index.search(TEXTS[40], k=1, scan=scan)[0].id == "40"
+
+
+def test_a_search_over_many_reads_the_first_bits_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compacting, "LEAST", 20)
+    for name, value in {"EXACT_UP_TO": 30, "_LEAST": 20, "_MORE": 2, "_FEW": 1.0}.items():
+        monkeypatch.setattr(tuning, name, value)
+    index = Index.build(load().cut(layers=0), TEXTS, tmp_path / "index")
+    assert index.info()["measured"]["shortlists"].keys() == {"bits", "dims", scanning.FIRST_BITS}
+    left: list[int] = []
+    all_bits = scanning._all_bits
+
+    def counted(segments: Any, places: Any, query: Any, costs: Any) -> Any:
+        left.append(len(places))
+        return all_bits(segments, places, query, costs)
+
+    monkeypatch.setattr(scanning, "_all_bits", counted)
+    for number, scan in enumerate((Scan("bits", shortlist=20), Scan("bits", 0.8, 20))):
+        assert index.search(TEXTS[number], k=1, scan=scan)[0].id == str(number)
+    assert len(left) == 2
+    assert min(left) >= 40
 
 
 def test_reranking_uses_all_layers_of_the_model(encoder: Encoder, tmp_path: Path) -> None:

@@ -52,6 +52,31 @@ def test_the_nearest_are_those_of_all_cosines(coarse: str, dims: int, files: tup
         np.testing.assert_allclose(one.scores, expected, atol=0.02 if coarse != "none" else 1e-5)
 
 
+@pytest.mark.parametrize("dims", [384, 320, 300, 256])
+def test_first_bits_leave_what_all_bits_would_find(dims: int, tmp_path: Path) -> None:
+    vectors, queries = clustered(3000, 384), unit_length(clustered(20, 384, seed=5)[:, :dims])
+    segments = [segment_of(tmp_path, vectors[:1000]), segment_of(tmp_path, vectors[1000:], 1001)]
+    mask = np.random.default_rng(1).random(3000) < 0.9
+    scan = Scan("bits", shortlist=100)
+    for living in (None, mask):
+        all_bits = nearest(segments, living, queries, 10, scan)
+        for first, least in ((3000, 1.0), (1000, 0.99), (200, 0.9)):
+            found = nearest(segments, living, queries, 10, scan, first)
+            shares = [len({*a.positions} & {*b.positions}) / 10 for a, b in zip(found, all_bits, strict=True)]
+            assert np.mean(shares) >= least
+            assert living is None or all(living[one.positions].all() for one in found)
+
+
+def test_all_bits_are_the_first_and_the_others(tmp_path: Path) -> None:
+    vectors, query = clustered(3000, 384), clustered(1, 384, seed=5)
+    segments = [segment_of(tmp_path, vectors[:1000]), segment_of(tmp_path, vectors[1000:], 1001)]
+    places = np.arange(0, 3000, 7)
+    first = costs_of(segments, query, scanning.FIRST_BITS)[0]
+    assert first.max() <= 192
+    expected = costs_of(segments, query, "bits")[0][places]
+    assert np.array_equal(scanning._all_bits(segments, places, query[0], first), expected)
+
+
 def test_a_short_shortlist_finds_most(files: tuple[list[Segment], np.ndarray]) -> None:
     segments, stored = files
     queries = clustered(50, 100, seed=5)
@@ -89,12 +114,11 @@ def test_equal_ones_come_in_order(tmp_path: Path) -> None:
         assert one.positions.tolist() == sorted(one.positions)
 
 
-def test_many_queries_and_threads_give_what_one_gives(
-    files: tuple[list[Segment], np.ndarray], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    segments, _ = files
-    queries = clustered(40, 100, seed=5)
-    for coarse in ("none", "bits", "dims"):
+def test_many_queries_and_threads_give_what_one_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = clustered(3000, 384)
+    segments = [segment_of(tmp_path, vectors[:1000]), segment_of(tmp_path, vectors[1000:], 1001)]
+    queries = clustered(40, 384, seed=5)
+    for coarse in ("none", "bits", "dims", scanning.FIRST_BITS):
         alone = np.concatenate([costs_of(segments, query[None], coarse) for query in queries])
         monkeypatch.setitem(scanning._CHUNKS, coarse, 100)
         monkeypatch.setattr(scanning, "cores", lambda: 3)
@@ -152,6 +176,32 @@ def test_sizes_grow_with_what_there_is_and_what_is_asked_for() -> None:
     sizes = tuning.Sizes()
     assert chosen(Scan()) == ("none", None)
     assert chosen(Scan("bits")) == ("bits", 100_000)
+
+
+def test_first_bits_are_read_first_where_they_leave_few() -> None:
+    measured = {"bits": {"0.99": 100}, "dims": {"0.99": 100}, scanning.FIRST_BITS: {"0.99": 900, "0.995": 20_000}}
+    sizes = tuning.Sizes(1_000_000, measured)
+
+    def first(scan: Scan, count: int = 1_000_000, k: int = 10) -> int | None:
+        return sizes.first(sizes.scan(scan, count, k), count, k)
+
+    assert first(Scan()) == 20_000
+    assert first(Scan(), 1_500_000) == 30_000
+    assert first(Scan(), 350_000) is None  # more than a twentieth
+    assert first(Scan("bits", shortlist=4000)) == 32_000
+    assert first(Scan("bits", shortlist=20_000)) is None
+    assert first(Scan("dims")) is None
+    assert first(Scan(recall=0.999)) is None
+    assert tuning.Sizes(1_000_000, {"bits": {"0.99": 100}}).first(Scan("bits", 0.99, 2000), 1_000_000, 10) is None
+
+
+def test_what_first_bits_must_leave_is_measured_where_there_are_enough(tmp_path: Path) -> None:
+    for dims, passes in ((192, {"bits", "dims"}), (256, {"bits", "dims", scanning.FIRST_BITS})):
+        segment = segment_of(tmp_path, clustered(2000, dims))
+        sample = tuning.Sample.of(clustered(16, dims, seed=7), [segment], None)
+        shortlists = tuning.measured(sample, [segment], None).shortlists
+        assert {*shortlists} == passes
+    assert shortlists[scanning.FIRST_BITS]["0.99"] >= shortlists["bits"]["0.99"]
 
 
 def test_a_scan_that_cannot_be_is_refused() -> None:

@@ -21,11 +21,12 @@ from demitasse.encoding.ort_sessions import open_session
 from demitasse.host.bundled import INT8_PRODUCTS
 
 Bits = npt.NDArray[np.uint64]
-Distances = npt.NDArray[np.uint16]
+Distances = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 Floats = npt.NDArray[np.float32]
 Int8 = npt.NDArray[np.int8]
 
 WORD = 64  # bits
+_FIRST_WORDS = 3  # whose distances are bytes
 _BLOCK = 1 << 16  # rows whose intermediate results stay in the processor's cache
 # Products of int8 rows, made unsigned, with a query are added in pairs as int16 on processors without VNNI: with 64 as
 # the largest number of a query no pair overflows.
@@ -45,6 +46,16 @@ def sign_bits(vectors: npt.NDArray[Any]) -> Bits:
     return np.ascontiguousarray(np.packbits(padded, axis=1, bitorder="little").view("<u8").T)
 
 
+def first_words(dims: int) -> int:
+    """How many columns of bits are worth reading first, before the others of a few rows; 0: all are read at once.
+
+    >>> [first_words(dims) for dims in (128, 256, 384, 768)]
+    [0, 2, 3, 3]
+    """
+    words = -(-dims // WORD)
+    return min(words // 2, _FIRST_WORDS) if words > 3 else 0
+
+
 def bit_distances(columns: Bits, query: Bits, out: Distances) -> None:
     """In how many bits each row of `columns` (W, n) differs from `query` (W,), into `out` (n,)."""
     words, counts = _buffers()
@@ -57,6 +68,14 @@ def bit_distances(columns: Bits, query: Bits, out: Distances) -> None:
                 np.add(total, _count_bits(words[:size], counts[:size]), out=total)
             else:
                 np.copyto(total, _count_bits(words[:size], counts[:size]))
+
+
+def bit_distances_at(columns: Bits, query: Bits, places: npt.NDArray[np.int64]) -> npt.NDArray[np.uint16]:
+    """The same for the rows at `places` alone."""
+    total = np.zeros(len(places), np.uint16)
+    for column, word in zip(columns, query, strict=True):
+        total += _count_bits(column.take(places) ^ word, np.empty(len(places), np.uint8))
+    return total
 
 
 def first_products(rows: Int8, queries: Int8) -> npt.NDArray[np.int32]:
@@ -93,24 +112,40 @@ def scales_of(stored: Int8 | Floats) -> Floats:
 def smallest(costs: npt.NDArray[Any], count: int, limit: float) -> npt.NDArray[np.int64]:
     """Where the `count` smallest of `costs` are, in order of place; only those below `limit` count.
 
-    A sample says how small they are, so that a million costs are compared once and not sorted.
-
     >>> smallest(np.uint16([5, 3, 9, 1, 3]), 3, limit=99).tolist()
     [1, 3, 4]
+    """
+    places = small(costs, count, limit)
+    if len(places) > count:
+        places = np.sort(places[np.argpartition(costs[places], count - 1)[:count]])
+    return places
+
+
+def small(costs: npt.NDArray[Any], count: int, limit: float) -> npt.NDArray[np.int64]:
+    """Where the `count` smallest of `costs` are and perhaps some more, which takes less than to find these alone.
+
+    A sample says how small they are, so that a million costs are compared once and not sorted.
     """
     step = max(1, len(costs) // 16384)
     sample = np.sort(costs[::step])
     rank = count // step * 5 // 4 + 8
     while rank < len(sample) and sample[rank] < limit:
-        places = np.flatnonzero(costs <= sample[rank])
+        places = _true(costs <= sample[rank])
         if len(places) >= count:
             break
         rank *= 2
     else:
-        places = np.flatnonzero(costs < limit)
-    if len(places) > count:
-        places = np.sort(places[np.argpartition(costs[places], count - 1)[:count]])
+        places = _true(costs < limit)
     return places
+
+
+def _true(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Where `mask` is true, which is seldom: three times as fast as `np.flatnonzero`, eight of them at a time."""
+    whole = mask[: len(mask) // 8 * 8]
+    eights = np.flatnonzero(whole.view(np.uint64) != 0)
+    inside = np.flatnonzero(whole.reshape(-1, 8).take(eights, axis=0))
+    places = (eights.take(inside >> 3) << 3) + (inside & 7)
+    return np.concatenate([places, len(whole) + np.flatnonzero(mask[len(whole) :])])
 
 
 def _buffers() -> tuple[Bits, npt.NDArray[np.uint8]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -19,10 +20,13 @@ from demitasse.encoding.scan_kernels import (
     Floats,
     as_int8_query,
     bit_distances,
+    bit_distances_at,
     cosines,
     first_products,
+    first_words,
     scales_of,
     sign_bits,
+    small,
     smallest,
 )
 from demitasse.errors import DataError
@@ -30,12 +34,15 @@ from demitasse.host.machine import cores
 from demitasse.search.segments import FIRST_DIMS, Segment, blocks
 
 COARSE = ("bits", "dims", "graph", "none")
+FIRST_BITS = "first bits"  # what a pass over bits begins with, where there are many vectors
 RECALL = 0.99  # that a search has unless it is told otherwise
-_CHUNKS = {"bits": 1 << 17, "dims": 1 << 16, "none": 1 << 11}  # vectors that one thread looks at before it takes more
+# Vectors that one thread looks at before it takes more.
+_CHUNKS = {"bits": 1 << 17, FIRST_BITS: 1 << 17, "dims": 1 << 16, "none": 1 << 11}
 _TOGETHER = 16  # queries whose costs are in memory at a time
 _FEW = 8192  # vectors that are compared at full width without a first pass
-_COSTS: dict[str, npt.DTypeLike] = {"bits": np.uint16, "dims": np.float32, "none": np.float32}
-_BEYOND = {"bits": float(0xFFFF), "dims": float("inf"), "none": float("inf")}  # the cost of what must not be found
+_COSTS: dict[str, npt.DTypeLike] = {"bits": np.uint16, FIRST_BITS: np.uint8, "dims": np.float32, "none": np.float32}
+# The cost of what must not be found.
+_BEYOND = {"bits": float(0xFFFF), FIRST_BITS: float(0xFF), "dims": float("inf"), "none": float("inf")}
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int64]  # counted through all files
 
@@ -74,10 +81,17 @@ class Nearest:
     scores: Floats
 
 
-def nearest(segments: Sequence[Segment], mask: Mask | None, queries: Floats, k: int, scan: Scan) -> list[Nearest]:
-    """The `k` nearest of the vectors that `mask` lets through, for each of `queries` (Q, d) of unit length."""
+def nearest(
+    segments: Sequence[Segment], mask: Mask | None, queries: Floats, k: int, scan: Scan, first: int | None = None
+) -> list[Nearest]:
+    """The `k` nearest of the vectors that `mask` lets through, for each of `queries` (Q, d) of unit length.
+
+    With `first`, a pass over bits begins with some of them, and compares all bits of so many vectors only.
+    """
     coarse = _possible(scan.coarse or "none", queries.shape[1], segments)
     shortlist = k if coarse == "none" else max(scan.shortlist or k, k)
+    if first is not None and coarse == "bits" and first_words(queries.shape[1]):
+        coarse = FIRST_BITS
     if mask is not None and np.count_nonzero(mask) <= max(shortlist, _FEW):
         places = np.flatnonzero(mask)
         return [best(places, cosines_at(segments, places, query), k) for query in queries]
@@ -87,7 +101,11 @@ def nearest(segments: Sequence[Segment], mask: Mask | None, queries: Floats, k: 
         for query, costs in zip(some, costs_of(segments, some, coarse), strict=True):
             if mask is not None:
                 np.copyto(costs, _BEYOND[coarse], casting="unsafe", where=~mask)
-            places = smallest(costs, shortlist, _BEYOND[coarse])
+            if coarse == FIRST_BITS:
+                places = small(costs, max(first or 0, shortlist), _BEYOND[coarse])
+                places = places[smallest(_all_bits(segments, places, query, costs), shortlist, _BEYOND["bits"])]
+            else:
+                places = smallest(costs, shortlist, _BEYOND[coarse])
             scores = -costs[places] if coarse == "none" else cosines_at(segments, places, query)
             found.append(best(places, scores, k))
     return found
@@ -102,26 +120,23 @@ def _possible(coarse: str, dims: int, segments: Sequence[Segment]) -> str:
 def costs_of(segments: Sequence[Segment], queries: Floats, coarse: str) -> npt.NDArray[Any]:
     """How far each vector is from each query in one pass: (Q, n), less is nearer."""
     costs = np.empty((len(queries), sum(map(len, segments))), _COSTS[coarse])
-    work = {"bits": _bit_costs, "dims": _first_costs, "none": _full_costs}[coarse](queries, costs)
+    work = _WORK[coarse](queries, costs)
     pieces = list(blocks(segments, _CHUNKS[coarse]))
     # Products of several queries are BLAS's work, which has threads of its own.
     if cores() == 1 or len(pieces) == 1 or (coarse == "none" and len(queries) > 1):
         for piece in pieces:
             work(*piece)
     else:
-        for _ in _threads(os.getpid()).map(work, *zip(*pieces, strict=True)):
-            pass
+        _in_threads(work, pieces)
     return costs
 
 
 def cosines_at(segments: Sequence[Segment], places: Positions, query: Floats) -> Floats:
     """The cosine of a query with the vectors at `places`, which are in order."""
-    ends = np.cumsum([len(segment) for segment in segments])
-    bounds = np.searchsorted(places, [0, *ends])
     scores = [np.zeros(0, np.float32)]
-    for number, segment in enumerate(segments):
-        for start in range(bounds[number], bounds[number + 1], _FEW):
-            some = places[start : min(start + _FEW, bounds[number + 1])] - (ends[number] - len(segment))
+    for segment, those in _by_file(segments, places):
+        for start in range(0, len(those), _FEW):
+            some = those[start : start + _FEW]
             values = segment.vectors(some, len(query))
             scores.append(cosines(values, query, _scales(segment, some, len(query))))
     return np.concatenate(scores)
@@ -133,11 +148,32 @@ def best(places: Positions, scores: Floats, k: int) -> Nearest:
     return Nearest(places[kept], scores[kept])
 
 
+def _by_file(segments: Sequence[Segment], places: Positions) -> Iterator[tuple[Segment, Positions]]:
+    """Each file with those of `places`, which are in order, that are in it."""
+    ends = np.cumsum([len(segment) for segment in segments])
+    bounds = np.searchsorted(places, [0, *ends])
+    for number, segment in enumerate(segments):
+        yield segment, places[bounds[number] : bounds[number + 1]] - (ends[number] - len(segment))
+
+
+def _all_bits(
+    segments: Sequence[Segment], places: Positions, query: Floats, costs: npt.NDArray[Any]
+) -> npt.NDArray[np.uint16]:
+    """In how many bits the vectors at `places` differ from a query, given the `costs` of the first bits."""
+    asked, first = sign_bits(query[None])[:, 0], first_words(len(query))
+    distances = costs[places].astype(np.uint16)
+    others = [
+        bit_distances_at(segment.bits[first : len(asked)], asked[first:], some)
+        for segment, some in _by_file(segments, places)
+    ]
+    return np.add(distances, np.concatenate(others), out=distances)
+
+
 _Work = Callable[[int, Segment, slice], None]
 
 
-def _bit_costs(queries: Floats, costs: npt.NDArray[Any]) -> _Work:
-    asked = sign_bits(queries)  # of a query with fewer dims than the vectors, no word may be half full
+def _bit_costs(queries: Floats, costs: npt.NDArray[Any], words: int | None = None) -> _Work:
+    asked = sign_bits(queries)[:words]  # of a query with fewer dims than the vectors, no word may be half full
 
     def work(position: int, segment: Segment, block: slice) -> None:
         columns = segment.bits[: len(asked), block]
@@ -145,6 +181,10 @@ def _bit_costs(queries: Floats, costs: npt.NDArray[Any]) -> _Work:
             bit_distances(columns, asked[:, number], costs[number, position : position + block.stop - block.start])
 
     return work
+
+
+def _first_bit_costs(queries: Floats, costs: npt.NDArray[Any]) -> _Work:
+    return _bit_costs(queries, costs, first_words(queries.shape[1]))
 
 
 def _first_costs(queries: Floats, costs: npt.NDArray[Any]) -> _Work:
@@ -172,6 +212,14 @@ def _full_costs(queries: Floats, costs: npt.NDArray[Any]) -> _Work:
     return work
 
 
+_WORK: dict[str, Callable[[Floats, npt.NDArray[Any]], _Work]] = {
+    "bits": _bit_costs,
+    FIRST_BITS: _first_bit_costs,
+    "dims": _first_costs,
+    "none": _full_costs,
+}
+
+
 def _scales(segment: Segment, places: Positions | slice, dims: int) -> Floats | None:
     """What makes products over the first `dims` cosines, if it is known."""
     if dims == segment.dims:
@@ -179,7 +227,25 @@ def _scales(segment: Segment, places: Positions | slice, dims: int) -> Floats | 
     return segment.first_scales[places] if dims == segment.first.shape[1] else None
 
 
+def _in_threads(work: _Work, pieces: Sequence[tuple[int, Segment, slice]]) -> None:
+    """Do `work` on all pieces, in this thread too, which would otherwise have to wait for another one to wake up."""
+    left = deque(pieces)
+
+    def take() -> None:
+        while left:
+            try:
+                piece = left.popleft()
+            except IndexError:  # another thread has taken the last one
+                return
+            work(*piece)
+
+    others = [_threads(os.getpid()).submit(take) for _ in range(cores() - 1)]
+    take()
+    for other in others:
+        other.result()
+
+
 @cache
 def _threads(process: int) -> ThreadPoolExecutor:
     """Threads of this process; a fork has none of them."""
-    return ThreadPoolExecutor(cores(), "demitasse-search")
+    return ThreadPoolExecutor(cores() - 1, "demitasse-search")

@@ -25,7 +25,8 @@ def find(snapshot: Snapshot, queries: Floats, k: int, where: Where | None, scan:
     scan = replace(scan, coarse=None) if scan.coarse == "graph" else scan
     narrow = queries.shape[1] < snapshot.dims
     chosen = snapshot.sizes.scan(scan, len(snapshot), k, narrow=narrow)
-    return nearest(snapshot.segments, snapshot.mask(where), queries, k, chosen)
+    first = None if narrow else snapshot.sizes.first(chosen, len(snapshot), k)
+    return nearest(snapshot.segments, snapshot.mask(where), queries, k, chosen, first)
 
 
 def _graph(snapshot: Snapshot, queries: Floats, where: Where | None, scan: Scan) -> Graph | None:

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from demitasse.encoding.scan_kernels import Floats
+from demitasse.encoding.scan_kernels import Floats, first_words
 from demitasse.host.fields import Fields
 from demitasse.search.catalog import CATALOG
-from demitasse.search.scan import Mask, Scan, costs_of
+from demitasse.search.scan import FIRST_BITS, Mask, Scan, costs_of
 from demitasse.search.segments import Segment, blocks
 
 EXACT_UP_TO = 20_000  # vectors that are compared at full width one by one, in a few milliseconds
@@ -29,6 +29,8 @@ _TOGETHER = 16  # queries
 _BLOCK = 1 << 12  # vectors that are compared at full width at a time
 _LONGEST = 0.1  # of all vectors: beyond it a first pass saves nothing
 _LEAST = 2000  # vectors of a shortlist: comparing so many in full takes a tenth of a millisecond
+_MORE = 8  # times as many vectors as the shortlist has, at least, are left over by the first bits
+_FEW = 0.05  # of all vectors: if the first bits leave more, all bits at once take less
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,14 @@ class Sizes:
             short = [name for name in passes if sizes[name] <= _LONGEST * count]
             coarse = short[0] if short and count > EXACT_UP_TO else "none"
         return Scan(coarse, given.recall, sizes.get(coarse))
+
+    def first(self, scan: Scan, count: int, k: int) -> int | None:
+        """How many vectors the first bits leave for a `scan` that was chosen; `None` if all bits are read at once."""
+        better = [known for known in RECALLS if known > scan.recall]  # since the shortlist loses some, too
+        if scan.coarse != "bits" or scan.shortlist is None or not better or FIRST_BITS not in self.shortlists:
+            return None
+        left = max(self._size(FIRST_BITS, better[0], count, k), _MORE * scan.shortlist)
+        return left if left <= _FEW * count else None
 
     def outgrown_by(self, count: int) -> bool:
         """Whether there are so many vectors now that it should be measured again."""
@@ -97,7 +107,8 @@ class Sample:
 
 def measured(sample: Sample, segments: Sequence[Segment], living: Mask | None) -> Sizes:
     """The sizes for the vectors of `segments` that are `living`."""
-    ranks: dict[str, list[int]] = {coarse: [] for coarse in _PASSES}
+    passes = (*_PASSES, FIRST_BITS) if first_words(sample.queries.shape[1]) else _PASSES
+    ranks: dict[str, list[int]] = {coarse: [] for coarse in passes}
     for start in range(0, len(sample.queries), _TOGETHER):
         some = slice(start, start + _TOGETHER)
         for coarse, ranked in ranks.items():
