@@ -1,6 +1,6 @@
 """transformers.js with all-MiniLM-L6-v2 in int8 beside the built-in model, in the same browser, by turns.
 
-    npm install --prefix PEER @huggingface/transformers@4.3.1
+    npm install --ignore-scripts --prefix PEER @huggingface/transformers@4.3.1
     python benchmarks/web_peer.py MODEL PEER/node_modules --json benchmarks/results/web-peer.json
 
 MODEL is a folder of all-MiniLM-L6-v2. It is exported and quantized as the models of transformers.js are: one graph,

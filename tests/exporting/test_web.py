@@ -9,20 +9,27 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from command_line import RunCommand
-from web_models import tiny_bert
+from hard_texts import every_character, hard_texts
+from onnx.numpy_helper import to_array
+from web_models import random_bert
 
 import demitasse as dt
+from demitasse.encoding.block_encoder import BlockEncoder
 from demitasse.encoding.manifest import sha256_of
 from demitasse.errors import DataError, FolderError
+from demitasse.exporting.unread_words import unread_words
 from demitasse.exporting.web import PAGE, RUNTIME, TEXTS_PER_FILE, WebIndex, export_web
 from demitasse.host.bundled import BUILT_IN, corpus
 
 
 @pytest.fixture
-def small() -> dt.Encoder:
-    return dt.load().cut(layers=1, dims=64)
+def small() -> BlockEncoder:
+    encoder = dt.load().cut(layers=1, dims=64)
+    assert isinstance(encoder, BlockEncoder)
+    return encoder
 
 
 def unpacked(path: Path) -> bytes:
@@ -38,12 +45,51 @@ def test_blocks_and_tokenizer_are_those_of_the_model(small: dt.Encoder, tmp_path
     written = export_web(small, tmp_path / "web")
     names = {path.name.removesuffix(".packed") for path in (tmp_path / "web" / "model").iterdir()}
     assert names == {"tokenizer.json", "embeddings.onnx", "layer_1.onnx", "exit_0.onnx", "exit_1.onnx"}
-    for name in names:
+    for name in names - {"embeddings.onnx"}:
         assert unpacked(tmp_path / "web" / "model" / f"{name}.packed") == (BUILT_IN / name).read_bytes()
     sizes = {path.name: path.stat().st_size for path in (tmp_path / "web" / "model").iterdir()}
     assert written.model_bytes[1] - written.model_bytes[0] == (
         sizes["layer_1.onnx.packed"] + sizes["exit_1.onnx.packed"] - sizes["exit_0.onnx.packed"]
     )
+
+
+def test_words_that_no_text_can_hold_are_zeros(small: BlockEncoder, tmp_path: Path) -> None:
+    unread = unread_words((BUILT_IN / "tokenizer.json").read_bytes())
+    assert len(unread) >= 994
+    packed = small.reader.read([*hard_texts(), *every_character(), "[unused5] unused5 [MASK] ##s"])
+    assert not {*unread} & {token for index in range(len(packed)) for token in packed.ids_of(index)}
+    for encoder in (small, fp32(tmp_path)):
+        export_web(encoder, tmp_path / "web", force=True)
+        content = encoder.blocks.files.read("embeddings.onnx")
+        before, after = (
+            onnx.load_from_string(block)
+            for block in (content, unpacked(tmp_path / "web" / "model" / "embeddings.onnx.packed"))
+        )
+        tables = 0
+        for one, other in zip(before.graph.initializer, after.graph.initializer, strict=True):
+            rows, changed = to_array(one), to_array(other).copy()
+            if rows.shape[:1] == (30522,):
+                assert not changed[unread].any()
+                assert rows[unread].any()
+                changed[unread] = rows[unread]
+                tables += 1
+            assert np.array_equal(rows, changed)
+        assert tables == (2 if encoder is small else 1)  # int8 has scales, too
+        del before.graph.initializer[:], after.graph.initializer[:]
+        assert before == after
+
+
+def fp32(folder: Path) -> BlockEncoder:
+    dt.export(dt.load(str(random_bert(folder)), device="cpu"), folder / "fp32", format="blocks")
+    encoder = dt.load(folder / "fp32")
+    assert isinstance(encoder, BlockEncoder)
+    return encoder
+
+
+def test_no_word_of_another_kind_of_tokenizer_is_left_out() -> None:
+    described = json.loads((BUILT_IN / "tokenizer.json").read_bytes())
+    described["pre_tokenizer"] = {"type": "Whitespace"}
+    assert unread_words(json.dumps(described).encode()) == []
 
 
 def test_the_manifest_lists_every_file_with_its_hash(small: dt.Encoder, tmp_path: Path) -> None:
@@ -97,7 +143,7 @@ def test_an_index_of_another_model_is_refused(small: dt.Encoder, tmp_path: Path)
 
 
 def test_a_model_on_torch_is_exported_as_int8_blocks(tmp_path: Path) -> None:
-    export_web(dt.load(str(tiny_bert(tmp_path)), device="cpu").cut(layers=1), tmp_path / "web")
+    export_web(dt.load(str(random_bert(tmp_path)), device="cpu").cut(layers=1), tmp_path / "web")
     manifest = json.loads((tmp_path / "web" / "demitasse.json").read_text())
     assert (manifest["precision"], len(manifest["space"]["depths"])) == ("int8", 2)
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from hard_texts import every_character, hard_texts
-from playwright.sync_api import Browser, BrowserContext, Page, expect
-from web_models import tiny_bert
-from web_pages import PATIENCE, installed_chromium, launched, served
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
+from playwright.sync_api import Error as PlaywrightError
+from web_models import random_bert
+from web_pages import FLAGS, PATIENCE, installed_chromium, launched, served
 
 import demitasse as dt
 from demitasse.cli.web import sample_index
+from demitasse.encoding.manifest import Manifest
 from demitasse.exporting.web import export_web
 from demitasse.host.bundled import corpus
 
@@ -24,6 +28,15 @@ ENCODE = "async ([texts, options]) => (await model.encode(texts, options)).map((
 SEARCH = """async ([queries, options]) => {
     const index = await model.openIndex();
     return Promise.all(queries.map((query) => model.search(index, query, 10, options)));
+}"""
+TOGETHER = """async ([texts, query, layers]) => {
+    const [vectors, hits] = await Promise.all([model.encode(texts, { layers }), model.search(index, query, 5)]);
+    return [vectors.map((one) => Array.from(one)), hits];
+}"""
+DAMAGE = """async (path) => {
+    const kept = await caches.open('demitasse-files');
+    const known = (await kept.keys()).find((request) => request.url.includes(path));
+    await kept.put(known, new Response('damaged'));
 }"""
 READY = "html[data-ready]"
 
@@ -99,7 +112,7 @@ def test_int8_vectors_are_those_of_python(layers: int, every: int, site: Path, b
 
 
 def test_fp32_vectors_are_those_of_python(tmp_path: Path, blank: Callable[[str], Page]) -> None:
-    dt.export(dt.load(str(tiny_bert(tmp_path)), device="cpu"), tmp_path / "blocks", format="blocks")
+    dt.export(dt.load(str(random_bert(tmp_path)), device="cpu"), tmp_path / "blocks", format="blocks")
     encoder = dt.load(tmp_path / "blocks")
     export_web(encoder, tmp_path / "web", page=True)
     texts = hard_texts()
@@ -148,6 +161,57 @@ def test_blocks_are_fetched_as_depth_asks_for_them(site: Path, context: BrowserC
         assert not [name for name in asked if name.endswith(".packed")]
 
 
+def test_a_model_with_other_operators_gets_the_whole_runtime_when_it_needs_it(
+    tmp_path: Path, context: BrowserContext, blank: Callable[[str], Page]
+) -> None:
+    dt.export(dt.load(str(random_bert(tmp_path)), device="cpu"), tmp_path / "blocks", format="blocks")
+    with_atan(tmp_path / "blocks" / "exit_2.onnx")
+    manifest = Manifest.read(tmp_path / "blocks")
+    assert manifest is not None
+    manifest.with_files().write()
+    encoder = dt.load(tmp_path / "blocks")
+    export_web(encoder, tmp_path / "web", index=sample_index(encoder), page=True)
+    asked: list[str] = []
+    context.on("request", lambda request: asked.append(request.url.partition("?")[0].rpartition("/")[2]))
+    query = corpus()[0]
+    with served(tmp_path / "web") as address:
+        page = blank(address)
+        page.evaluate(LOAD, 1)
+        page.evaluate("async () => { window.index = await model.openIndex(); }")
+        assert [name for name in asked if ".wasm" in name] == ["ort-wasm-small.wasm.packed"]
+        for layers in (2, 1):
+            found, hits = page.evaluate(TOGETHER, [corpus(), query, layers])
+            expected = encoder.cut(layers, encoder.dims).encode(corpus(), progress=False)
+            assert cosines(found, expected).min() >= 0.9999
+            assert hits[0]["text"] == query
+        assert [name for name in asked if ".wasm" in name][1:] == ["ort-wasm-simd-threaded.wasm.packed"]
+
+
+def with_atan(path: Path) -> None:
+    """The block at `path` gives the arctangents of the embedding, by an operator that no block has."""
+    model = onnx.load(path)
+    for node in model.graph.node:
+        for at, name in enumerate(node.output):
+            if name == "embedding":
+                node.output[at] = "before"
+    model.graph.node.append(onnx.helper.make_node("Atan", ["before"], ["embedding"]))
+    onnx.save(model, path)
+
+
+def test_a_folder_of_before_there_was_a_small_runtime_still_loads(
+    site: Path, tmp_path: Path, blank: Callable[[str], Page]
+) -> None:
+    shutil.copytree(site, tmp_path / "web")
+    (tmp_path / "web" / "runtime" / "ort-wasm-small.wasm.packed").unlink()
+    manifest = Manifest.read(tmp_path / "web")
+    assert manifest is not None
+    manifest.with_files().write()
+    with served(tmp_path / "web") as address:
+        page = blank(address)
+        page.evaluate(LOAD, 0)
+        assert len(page.evaluate(ENCODE, [["a text"], {}])) == 1
+
+
 @pytest.mark.parametrize("name", ["model/layer_1.onnx.packed", "index/vectors.i8.packed", "demitasse.json"])
 def test_a_damaged_file_is_refused_in_one_sentence(
     name: str, site: Path, tmp_path: Path, context: BrowserContext
@@ -164,6 +228,24 @@ def test_a_damaged_file_is_refused_in_one_sentence(
         assert "; " in said.inner_text()
 
 
+def test_what_was_damaged_on_the_way_or_on_the_device_is_fetched_again(
+    site: Path, tmp_path: Path, blank: Callable[[str], Page]
+) -> None:
+    shutil.copytree(site, tmp_path / "web")
+    block = tmp_path / "web" / "model" / "exit_0.onnx.packed"
+    right = block.read_bytes()
+    block.write_bytes(b"{}" + right[2:])
+    with served(tmp_path / "web") as address:
+        page = blank(address)
+        with pytest.raises(PlaywrightError, match=r"exit_0\.onnx\.packed is not the file that was exported"):
+            page.evaluate(LOAD, 0)
+        block.write_bytes(right)
+        page.evaluate(LOAD, 0)
+        page.evaluate(DAMAGE, "model/embeddings.onnx.packed")
+        page.evaluate(LOAD, 0)
+        assert len(page.evaluate(ENCODE, [["a text"], {"layers": 0}])) == 1
+
+
 def test_the_page_works_offline_once_loaded_and_then_with_threads(site: Path, context: BrowserContext) -> None:
     wrong: list[str] = []
     page = context.new_page()
@@ -175,6 +257,8 @@ def test_the_page_works_offline_once_loaded_and_then_with_threads(site: Path, co
         page.evaluate("async () => { await navigator.serviceWorker.ready; }")
         page.check("#compare")
         expect(page.locator("#same")).to_contain_text("of 10")
+        same = int(page.locator("#same").inner_text().partition(" ")[0])
+        expect(page.locator("#missing li")).to_have_count(10 - same)
         page.reload()
         page.wait_for_selector(READY)
         assert page.evaluate("crossOriginIsolated")  # by the headers that the service worker adds
@@ -206,7 +290,10 @@ def test_the_page_loads_on_a_slow_phone(site: Path, context: BrowserContext) -> 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [320, 360, 1280])
 def test_the_page_is_readable_and_reachable(width: int, scheme: Any, site: Path, context: BrowserContext) -> None:
+    said: list[str] = []
     page = context.new_page()
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda problem: said.append(str(problem)))
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 780})
     with served(site) as address:
@@ -225,6 +312,37 @@ def test_the_page_is_readable_and_reachable(width: int, scheme: Any, site: Path,
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.id") == "query"
         assert contrast(page) >= 4.5
+    assert not said
+
+
+def test_a_search_before_the_model_is_there_changes_nothing(site: Path, context: BrowserContext) -> None:
+    page = context.new_page()
+    held: list[Route] = []
+    context.route("**/demitasse.json", lambda route: held.append(route))
+    with served(site) as address:
+        page.goto(address)
+        page.fill("#query", "espresso")
+        page.press("#query", "Enter")
+        expect(page.locator("#layers")).to_be_disabled()
+        while not held:
+            page.wait_for_timeout(10)
+        for route in held:
+            route.continue_()
+        page.wait_for_selector(READY)
+        assert page.url == address
+        assert "espresso" in page.locator("#results li").first.inner_text().lower()
+
+
+def test_the_page_can_be_installed(browser: Browser, site: Path, tmp_path: Path) -> None:
+    kind = browser.browser_type
+    flags = {"executable_path": installed_chromium(), "args": FLAGS, "timeout": PATIENCE}
+    with kind.launch_persistent_context(tmp_path, **flags) as context, served(site) as address:  # not incognito
+        page = context.new_page()
+        page.goto(address)
+        page.evaluate("async () => { await navigator.serviceWorker.ready; }")
+        devtools = context.new_cdp_session(page)
+        assert devtools.send("Page.getInstallabilityErrors") == {"installabilityErrors": []}
+        assert devtools.send("Page.getAppManifest")["errors"] == []
 
 
 def contrast(page: Page) -> float:

@@ -1,4 +1,4 @@
-"""A tiny random model with a real tokenizer: vectors of any precision can be compared on real texts."""
+"""Small random models with a real tokenizer: vectors of any precision can be compared on real texts."""
 
 from __future__ import annotations
 
@@ -10,16 +10,21 @@ import transformers as tf
 from demitasse.host.bundled import BUILT_IN
 
 
-def tiny_bert(folder: Path) -> Path:
-    """A BERT of two layers and 32 dims that reads texts as the built-in model does."""
+def random_bert(folder: Path, dims: int = 32) -> Path:
+    """A BERT of two layers that reads texts as the built-in model does."""
     torch.manual_seed(0)
     config = tf.BertConfig(
-        vocab_size=30522, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64
+        vocab_size=30522,
+        hidden_size=dims,
+        num_hidden_layers=2,
+        num_attention_heads=max(4, dims // 32),
+        intermediate_size=2 * dims,
     )
     special = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
-    tf.BertModel(config).save_pretrained(folder / "tiny-bert")
+    target = folder / f"bert-{dims}"
+    tf.BertModel(config).save_pretrained(target)
     tokenizer = tf.PreTrainedTokenizerFast(
         tokenizer_file=str(BUILT_IN / "tokenizer.json"), model_max_length=256, **special
     )
-    tokenizer.save_pretrained(folder / "tiny-bert")
-    return folder / "tiny-bert"
+    tokenizer.save_pretrained(target)
+    return target

@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
+FLAGS = ["--no-sandbox"] if getattr(os, "geteuid", lambda: 1)() == 0 else []  # root has no sandbox
 PATIENCE = 600_000  # milliseconds: a busy machine is not a failure
 
 
@@ -45,8 +46,7 @@ def installed_chromium() -> str | None:
 @contextmanager
 def launched(chromium: str) -> Iterator[Browser]:
     """That browser, without a window."""
-    flags = ["--no-sandbox"] if getattr(os, "geteuid", lambda: 1)() == 0 else []  # root has no sandbox
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=flags, timeout=PATIENCE)
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS, timeout=PATIENCE)
         yield browser
         browser.close()

@@ -33,6 +33,7 @@ def test_the_wheel_contains_the_model_and_stays_small(wheel: Path) -> None:
     } <= names
     assert {
         "demitasse/assets/web/page/index.html",
+        "demitasse/assets/web/runtime/ort-wasm-small.wasm.packed",
         "demitasse/assets/web/runtime/ort-wasm-simd-threaded.wasm.packed",
         "demitasse/assets/report/page.html",
         "demitasse/assets/report/page.css",

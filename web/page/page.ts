@@ -1,6 +1,6 @@
 // The page: a query, a slider for layers, and what each depth costs and finds.
 
-import { type FileRead, type Hit, type IndexInfo, load, type Model } from "../src/index.ts";
+import { type Hit, type IndexInfo, load, type Model } from "../src/index.ts";
 
 const SHOWN = 10;
 const FIRST_LAYERS = 1;
@@ -14,13 +14,14 @@ const layers = part<HTMLInputElement>("layers");
 const compare = part<HTMLInputElement>("compare");
 let fetched = 0;
 let asked = 0;
+let again = (): void => {}; // until there is a model
 
 function megabytes(bytes: number): string {
   return `${(bytes / 1e6).toFixed(1)} MB`;
 }
 
-function onFile({ bytes, fetched: now }: FileRead): void {
-  if (now) fetched += bytes;
+function onBytes(bytes: number): void {
+  fetched += bytes;
   part("fetched").textContent = megabytes(fetched);
 }
 
@@ -41,22 +42,28 @@ function describe(model: Model): void {
 
 function show(hits: Hit[], whole: Hit[] | null): void {
   const ranks = new Map(whole?.map((hit, index) => [hit.id, index + 1]));
-  part("results").replaceChildren(
-    ...hits.map((hit) => {
-      const item = document.createElement("li");
-      const text = document.createElement("p");
-      text.textContent = hit.text;
-      const note = document.createElement("p");
-      note.className = "note";
-      const rank = ranks.get(hit.id);
-      const there = whole === null ? "" : rank === undefined ? ` · not in the full model’s ${SHOWN}` : ` · ${ordinal(rank)} with the full model`;
-      note.textContent = `cosine ${hit.score.toFixed(3)}${there}`;
-      item.append(text, note);
-      return item;
-    }),
-  );
-  const same = hits.filter((hit) => ranks.has(hit.id)).length;
-  part("same").textContent = whole === null ? "–" : `${same} of ${hits.length}`;
+  const there = (id: string): string => {
+    const rank = ranks.get(id);
+    return rank === undefined ? `not in the full model’s ${SHOWN}` : `${ordinal(rank)} with the full model`;
+  };
+  const cosine = (hit: Hit): string => `cosine ${hit.score.toFixed(3)}`;
+  part("results").replaceChildren(...hits.map((hit) => shown(hit, whole === null ? cosine(hit) : `${cosine(hit)} · ${there(hit.id)}`)));
+  const own = new Set(hits.map((hit) => hit.id));
+  const missing = whole?.filter((hit) => !own.has(hit.id)) ?? [];
+  part("missing").replaceChildren(...missing.map((hit) => shown(hit, `${cosine(hit)} · ${there(hit.id)}`)));
+  part("missed").hidden = missing.length === 0;
+  part("same").textContent = whole === null ? "–" : `${hits.length - missing.length} of ${hits.length}`;
+}
+
+function shown(hit: Hit, noted: string): HTMLLIElement {
+  const item = document.createElement("li");
+  const text = document.createElement("p");
+  text.textContent = hit.text;
+  const note = document.createElement("p");
+  note.className = "note";
+  note.textContent = noted;
+  item.append(text, note);
+  return item;
 }
 
 function ordinal(rank: number): string {
@@ -85,7 +92,7 @@ async function search(model: Model, index: IndexInfo): Promise<void> {
 }
 
 async function start(): Promise<void> {
-  const model = await load("./", { layers: FIRST_LAYERS, onFile });
+  const model = await load("./", { layers: FIRST_LAYERS, onBytes });
   const { full, bytes, precision, runtimeBytes, threads } = model.info;
   layers.max = String(full.layers);
   layers.value = String(Math.min(FIRST_LAYERS, full.layers));
@@ -99,18 +106,18 @@ async function start(): Promise<void> {
   part("facts").textContent =
     `${precision} blocks of ${full.layers} layers and ${full.dims} dims; runtime ${megabytes(runtimeBytes)}; ` +
     `${threads} ${threads === 1 ? "thread" : "threads"}.`;
-  const again = (): void => void search(model, index);
-  part("ask").addEventListener("submit", (event) => {
-    event.preventDefault();
-    again();
-  });
+  again = () => void search(model, index);
+  layers.disabled = compare.disabled = false;
   layers.addEventListener("input", () => describe(model));
-  layers.addEventListener("change", again);
-  compare.addEventListener("change", again);
+  for (const control of [layers, compare]) control.addEventListener("change", again);
   await search(model, index);
   document.documentElement.dataset.ready = "true";
 }
 
+part("ask").addEventListener("submit", (event) => {
+  event.preventDefault();
+  again();
+});
 // First, so that what the page fetches is kept; it also isolates the page, which lets the model use threads next time.
 navigator.serviceWorker?.register("sw.js").catch(() => {});
 start().catch((problem: Error) => say(problem.message, true));

@@ -5,39 +5,51 @@ import type { Fetched } from "./files.ts";
 
 const KEPT = "demitasse-files";
 
-/** The bytes at an address; those without a version are asked for every time, and kept for when there is no network. */
-export async function browserSource(address: string, version: string | null): Promise<Fetched> {
+/** The bytes at an address. Those without a version are asked for every time; what was kept is for when there is no network. */
+export async function browserSource(
+  address: string,
+  version: string | null,
+  afresh: boolean,
+  received: (bytes: number) => void,
+): Promise<Fetched> {
   const versioned = new URL(address);
   if (version !== null) versioned.searchParams.set("v", version);
   const kept = await storage();
-  const known = await kept?.match(versioned.href);
-  if (known && version !== null) return { content: await bytes(known), fetched: false };
+  const known = afresh ? undefined : await kept?.match(versioned.href);
+  if (known && version !== null) return asKept(known);
   let response: Response;
+  let content: Uint8Array<ArrayBuffer>;
   try {
-    response = await fetch(versioned, version === null ? { cache: "no-cache" } : {});
+    response = await fetch(versioned, { cache: afresh ? "reload" : version === null ? "no-cache" : "default" });
+    content = await bytes(new Response(response.body?.pipeThrough(counted(received))));
   } catch (problem) {
-    if (known) return { content: await bytes(known), fetched: false };
+    if (known) return asKept(known);
     throw new DemitasseError(`${address} cannot be fetched (${reason(problem)}); check the address and the connection`);
   }
   if (!response.ok) {
     throw new DemitasseError(`${address} answers ${response.status} ${response.statusText}; check the address, or upload the folder again`);
   }
-  const content = await bytes(response);
-  try {
-    await kept?.put(versioned.href, new Response(content));
-  } catch {
-    // No room on the device: everything works, but is fetched again next time.
-  }
-  return { content, fetched: true };
+  const keep = async (): Promise<void> => {
+    try {
+      await kept?.put(versioned.href, new Response(content));
+    } catch {
+      // No room on the device: everything works, but is fetched again next time.
+    }
+  };
+  return { content, fetched: true, keep };
 }
 
-/** Take out what is no longer listed, so that old models do not fill the device. */
-export async function forget(base: string, versions: Iterable<string>): Promise<void> {
+async function asKept(known: Response): Promise<Fetched> {
+  return { content: await bytes(known), fetched: false, keep: async () => {} };
+}
+
+/** Take out what is below some addresses and no longer listed, so that old models do not fill the device. */
+export async function forget(bases: string[], versions: Iterable<string>): Promise<void> {
   const kept = await storage();
   const current = new Set(versions);
   for (const request of (await kept?.keys()) ?? []) {
     const version = new URL(request.url).searchParams.get("v");
-    if (request.url.startsWith(base) && version !== null && !current.has(version)) await kept?.delete(request);
+    if (bases.some((base) => request.url.startsWith(base)) && version !== null && !current.has(version)) await kept?.delete(request);
   }
 }
 
@@ -47,6 +59,16 @@ async function storage(): Promise<Cache | undefined> {
   } catch {
     return undefined; // private windows and plain http: have none
   }
+}
+
+/** Passes chunks on and tells their sizes. */
+function counted(tell: (bytes: number) => void): TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>> {
+  return new TransformStream({
+    transform(chunk, controller) {
+      tell(chunk.length);
+      controller.enqueue(chunk);
+    },
+  });
 }
 
 async function bytes(response: Response): Promise<Uint8Array<ArrayBuffer>> {

@@ -20,6 +20,9 @@ export interface Vectors {
   dims: number;
 }
 
+/** What onnxruntime refused. The small runtime refuses models that need what was left out of it; the whole one may not. */
+export class RuntimeFailure extends DemitasseError {}
+
 type Values = Record<string, ort.Tensor>;
 
 const TOKENS = 2048; // of a batch, padding included
@@ -100,7 +103,7 @@ export class Encoder {
     try {
       return (await session.run(feeds)) as Values;
     } catch (problem) {
-      throw new DemitasseError(`${name} of ${this.files.base} cannot be run (${reason(problem)}); give fewer or shorter texts, or export the model again`);
+      throw new RuntimeFailure(`${name} of ${this.files.base} cannot be run (${reason(problem)}); give fewer or shorter texts, or export the model again`);
     }
   }
 
@@ -112,7 +115,7 @@ export class Encoder {
         // As in Python: blocks are exported as they should run, and fusions would only cost time.
         return await ort.InferenceSession.create(content, { graphOptimizationLevel: "disabled", executionProviders: ["wasm"] });
       } catch (problem) {
-        throw new DemitasseError(`${pathOf(name)} of ${this.files.base} cannot be opened (${reason(problem)}); export the model again`);
+        throw new RuntimeFailure(`${pathOf(name)} of ${this.files.base} cannot be opened (${reason(problem)}); export the model again`);
       }
     });
   }

@@ -3,13 +3,16 @@
 import { DemitasseError, reason } from "./errors.ts";
 import type { Listing } from "./manifest.ts";
 
-/** Gives the bytes at an address; `version` changes with their content, so that nothing old is served. */
-export type Source = (address: string, version: string | null) => Promise<Fetched>;
+/** Gives the bytes at an address; `version` changes with their content, so that nothing old is served. `afresh`: those of
+ * the network, whatever was kept on the way. */
+export type Source = (address: string, version: string | null, afresh?: boolean) => Promise<Fetched>;
 
 export interface Fetched {
   content: Uint8Array<ArrayBuffer>;
   /** Whether the bytes came over the network now. */
   fetched: boolean;
+  /** Keep them, once they are known to be right, for when there is no connection. */
+  keep: () => Promise<void>;
 }
 
 /** Called for every file that was read: its path, its size as sent, and whether the network sent it now. */
@@ -39,13 +42,20 @@ export class Files {
     const hash = this.listing.sha256[path];
     if (hash === undefined) throw new DemitasseError(`${this.base} lists no ${path}; export the model again`);
     const address = new URL(path, this.base).href;
-    const { content, fetched } = await this.source(address, hash.slice(0, 16));
-    const actual = await sha256(content);
-    if (actual !== hash) {
+    const version = hash.slice(0, 16);
+    let found = await this.source(address, version);
+    let right = (await sha256(found.content)) === hash;
+    if (!right) {
+      found = await this.source(address, version, true); // what was kept may be damaged, and what is sent be right
+      right = (await sha256(found.content)) === hash;
+    }
+    const { content, fetched } = found;
+    if (!right) {
       throw new DemitasseError(
         `${address} is not the file that was exported (${content.length} bytes of ${this.listing.files[path]}, and another sha256); upload the folder again`,
       );
     }
+    await found.keep();
     this.told({ path, bytes: content.length, fetched });
     return path.endsWith(PACKED) ? unpacked(content, address) : content;
   }

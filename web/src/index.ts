@@ -21,14 +21,16 @@ export interface LoadOptions {
   threads?: number;
   /** Called for every file that is read. */
   onFile?: (read: FileRead) => void;
+  /** Called with the number of bytes whenever some arrive over the network. */
+  onBytes?: (bytes: number) => void;
 }
 
 /** The model in a folder that `demitasse export --format web` wrote, running in a worker of its own. */
 export async function load(url: string, options: LoadOptions = {}): Promise<Model> {
-  const channel = new Channel(options.onFile);
+  const channel = new Channel(options);
   try {
     const address = new URL(url, globalThis.location.href).href;
-    const info = (await channel.ask({ method: "load", url: address, layers: options.layers, threads: options.threads })) as ModelInfo;
+    const info = (await channel.ask({ method: "load", url: address, layers: options.layers, threads: options.threads, whole: false })) as ModelInfo;
     return new Model(channel, info);
   } catch (problem) {
     channel.close();
@@ -80,33 +82,56 @@ export class Model {
   }
 }
 
+interface Asked {
+  request: Request;
+  resolve: (result: unknown) => void;
+  reject: (problem: Error) => void;
+}
+
 class Channel {
-  private readonly worker = new Worker(new URL("worker.js", import.meta.url), { type: "module", name: "demitasse" });
-  private readonly waiting = new Map<number, { resolve: (result: unknown) => void; reject: (problem: Error) => void }>();
+  private worker = this.started();
+  // What a worker has not answered, and what it answered and another one would have to be asked, too.
+  private readonly asked = new Map<number, Asked>();
   private last = 0;
   private ended: DemitasseError | undefined;
 
-  constructor(onFile: LoadOptions["onFile"]) {
-    this.worker.onmessage = ({ data }: MessageEvent<Answer>) => {
-      if ("read" in data) {
-        onFile?.(data.read);
-        return;
-      }
-      const { resolve, reject } = this.waiting.get(data.id)!;
-      this.waiting.delete(data.id);
-      if ("error" in data) reject(new DemitasseError(data.error));
-      else resolve(data.result);
-    };
-    this.worker.onerror = (event) => this.end(`the worker of demitasse failed (${event.message ?? "it could not be loaded"}); load the page again`);
-  }
+  constructor(private readonly options: LoadOptions) {}
 
   ask(request: Request): Promise<unknown> {
     if (this.ended) return Promise.reject(this.ended);
     const id = ++this.last;
     return new Promise((resolve, reject) => {
-      this.waiting.set(id, { resolve, reject });
+      this.asked.set(id, { request, resolve, reject });
       this.worker.postMessage({ ...request, id });
     });
+  }
+
+  private started(): Worker {
+    const worker = new Worker(new URL("worker.js", import.meta.url), { type: "module", name: "demitasse" });
+    worker.onmessage = ({ data }: MessageEvent<Answer>) => {
+      if (worker !== this.worker) return; // it was told to stop
+      if ("read" in data) this.options.onFile?.(data.read);
+      else if ("received" in data) this.options.onBytes?.(data.received);
+      else if ("failed" in data) this.startAgain();
+      else this.settle(data);
+    };
+    worker.onerror = (event) => this.end(`the worker of demitasse failed (${event.message ?? "it could not be loaded"}); load the page again`);
+    return worker;
+  }
+
+  /** With the whole runtime, and as if it had been so from the beginning. */
+  private startAgain(): void {
+    this.worker.terminate();
+    this.worker = this.started();
+    for (const [id, { request }] of this.asked) this.worker.postMessage({ ...request, id, whole: true });
+  }
+
+  private settle(answer: { id: number; result: unknown } | { id: number; error: string }): void {
+    const { request, resolve, reject } = this.asked.get(answer.id)!;
+    const lasts = request.method === "load" || request.method === "openIndex";
+    if ("error" in answer || !lasts) this.asked.delete(answer.id);
+    if ("error" in answer) reject(new DemitasseError(answer.error));
+    else resolve(answer.result);
   }
 
   close(): void {
@@ -116,7 +141,7 @@ class Channel {
   private end(why: string): void {
     this.worker.terminate();
     this.ended = new DemitasseError(why);
-    for (const { reject } of this.waiting.values()) reject(this.ended);
-    this.waiting.clear();
+    for (const { reject } of this.asked.values()) reject(this.ended);
+    this.asked.clear();
   }
 }

@@ -7,13 +7,15 @@ export interface LoadRequest {
   url: string;
   layers: number | undefined;
   threads: number | undefined;
+  /** Whether to use all of onnxruntime, and not only the functions that blocks of a BERT need. */
+  whole: boolean;
 }
 export type Request =
   | LoadRequest
   | { method: "prepare"; layers: number }
   | { method: "encode" | "tokens"; texts: readonly string[]; options: EncodeOptions }
   | { method: "openIndex"; url: string | undefined }
-  | { method: "keepIndex"; index: number }
+  | { method: "keepIndex"; index: number } // the id of the request that opened it
   | { method: "search"; index: number; query: string; k: number; options: EncodeOptions };
 
 /** A file that was read: its path, its bytes as sent, and whether the network sent them now. */
@@ -39,7 +41,10 @@ export interface IndexInfo {
   cut: { layers: number; dims: number };
 }
 
+/** `failed`: the runtime refuses, and its worker with it; with the whole runtime, it may do. */
 export type Answer =
+  | { failed: true }
   | { id: number; result: unknown }
   | { id: number; error: string }
-  | { read: FileRead };
+  | { read: FileRead }
+  | { received: number };

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Files } from "../src/files.ts";
+import { Files, type Source } from "../src/files.ts";
 import { parseManifest } from "../src/manifest.ts";
 import { BASE, listingOf, packed, sourceOf } from "./web_folder.ts";
 
@@ -16,6 +16,18 @@ test("a file that is not what was exported is refused", async () => {
   const listed = new Map([["a.packed", packed("right")]]);
   const files = new Files(BASE, listingOf(listed), sourceOf(new Map([["a.packed", packed("wrong")]])));
   await assert.rejects(files.read("a.packed"), /a\.packed is not the file that was exported .* upload the folder again/);
+});
+
+test("a file that was kept and is damaged is fetched afresh, and only what is right is kept", async () => {
+  const right = packed("right");
+  const listed = listingOf(new Map([["a.packed", right]]));
+  const kept: Uint8Array[] = [];
+  const source: Source = async (_address, _version, afresh = false) => {
+    const content = new Uint8Array(afresh ? right : packed("damaged"));
+    return { content, fetched: afresh, keep: async () => void kept.push(content) };
+  };
+  assert.equal(await new Files(BASE, listed, source).text("a.packed"), "right");
+  assert.deepEqual(kept.map((one) => Buffer.from(one)), [Buffer.from(right)]);
 });
 
 test("a file that is not listed is refused without asking for it", async () => {

@@ -28,7 +28,7 @@ export function sourceOf(contents: Map<string, Uint8Array>, asked: string[] = []
     asked.push(path);
     const content = contents.get(path);
     if (!content) throw new Error(`404 ${address}`);
-    return { content: new Uint8Array(content), fetched: true };
+    return { content: new Uint8Array(content), fetched: true, keep: async () => {} };
   };
 }
 
