@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from search_tables import search_of
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -44,18 +46,21 @@ def compare_cpu() -> list[str]:
     """The rows of `encode_cpu` that a reader chooses between."""
     wanted = {"demitasse int8": (6, 3, 1, 0), "sentence-transformers": (6, 3, 1), "fastembed": (6,)}
     wanted["model2vec, distilled"] = (0,)
+    model = {"demitasse int8": "built-in", "model2vec, distilled": "model2vec"}  # in searches.json; the rest is RAW
     lines = [
-        "| | layers | STS | sentences/s | one sentence, p50 ms | start, s | peak MB |",
-        "|---|---|---|---|---|---|---|",
+        "| | layers | STS | hotpotqa, scifact | sentences/s | one sentence, p50 ms | start, s | peak MB |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     rows = {(row["method"], row["layers"]): row for row in benchmark("encode-cpu")["rows"]}
     for method, depths in wanted.items():
         for layers in depths:
             row = rows[method, layers]
             name = f"**{method}**" if method.startswith("demitasse") else method
+            found = [search_of(model.get(method, "RAW"), task, f"{layers}x384") for task in ("hotpotqa-500", "scifact")]
             lines.append(
-                f"| {name} | {layers or 'none'} | {row['sts']:.1f} | {row['sentences_a_second']:,.0f} | "
-                f"{row['p50_ms']:.2f} | {row['first_vector_seconds']:.2f} | {row['peak_megabytes']:.0f} |"
+                f"| {name} | {layers or 'none'} | {row['sts']:.1f} | {found[0]:.1f}, {found[1]:.1f} "
+                f"| {row['sentences_a_second']:,.0f} | {row['p50_ms']:.2f} | {row['first_vector_seconds']:.2f} "
+                f"| {row['peak_megabytes']:.0f} |"
             )
     return lines
 
@@ -140,6 +145,22 @@ def mixed_depths(device: str) -> list[str]:
             f"| {row['texts']} | {row['batch']:,} | {row['depths']} | {row['mixed_ms']:.1f} | {row['by_depth_ms']:.1f} "
             f"| {row['ratio']:.2f} ({low:.2f} to {high:.2f}) |"
         )
+    return lines
+
+
+def serve_soak() -> list[str]:
+    """What many clients and malformed requests saw."""
+    lines = ["| | requests | what came back |", "|---|---|---|"]
+    for row in benchmark("serve-soak")["rows"]:
+        if row["table"] == "many clients":
+            workers = f"{row['workers']} worker{'s' * (row['workers'] > 1)}"
+            lines.append(
+                f"| {row['clients']} clients, {row['seconds']} s, {workers} "
+                f"| {row['requests']:,}, {row['texts']:,} texts | all right; largest difference of a number {row['largest difference']} |"
+            )
+        else:
+            statuses = ", ".join(f"{row[name]:,} {name}" for name in row if name.isdigit() or name == "closed")
+            lines.append(f"| malformed | {row['requests']:,} | {statuses}; {row['MB more']} MB more at the end |")
     return lines
 
 

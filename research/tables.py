@@ -28,6 +28,7 @@ from benchmark_tables import (
     search_peers,
     serve_closed,
     serve_overload,
+    serve_soak,
     train_step,
     web_equality,
     web_peer,
@@ -36,7 +37,7 @@ from benchmark_tables import (
 )
 from paper_results import backbones, read_files
 from results_tables import brief
-from search_tables import rag_index, search_index
+from search_tables import rag_index, search_index, searches, searches_across
 
 ROOT = Path(__file__).parents[1]
 PAGES = (
@@ -273,8 +274,13 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "overload simulation": overload_simulation,
     "serve closed": serve_closed,
     "serve overload": serve_overload,
+    "serve soak": serve_soak,
     "search index": search_index,
     "rag index": rag_index,
+    "searches hotpotqa": lambda: searches("hotpotqa-500"),
+    "searches scifact": lambda: searches("scifact"),
+    "searches across hotpotqa": lambda: searches_across("hotpotqa-500"),
+    "searches across scifact": lambda: searches_across("scifact"),
     "search 100k": lambda: search_peers(100_000, 384),
     "parity": parity,
     "elastic experiments": elastic_experiments,
