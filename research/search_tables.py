@@ -47,6 +47,15 @@ def rag_index() -> list[str]:
     return lines
 
 
+def search_scans() -> list[str]:
+    """Passes over many vectors: how long each takes, and how many vectors it must keep for a recall."""
+    lines = ["| | ms | kept for 0.95 | 0.98 | 0.99 | 0.995 |", "|---|---|---|---|---|---|"]
+    for name, one in _result("search-scans")["passes"].items():
+        kept = [f"{one['needed'][recall]:,}" if one["needed"] else "" for recall in ("0.95", "0.98", "0.99", "0.995")]
+        lines.append(f"| {name} | {one['ms']:.1f} | " + " | ".join(kept) + " |")
+    return lines
+
+
 def _result(name: str) -> dict[str, Any]:
     loaded: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     return loaded

@@ -37,7 +37,7 @@ from benchmark_tables import (
 )
 from paper_results import backbones, read_files
 from results_tables import brief
-from search_tables import rag_index, search_index, searches, searches_across
+from search_tables import rag_index, search_index, search_scans, searches, searches_across
 
 ROOT = Path(__file__).parents[1]
 PAGES = (
@@ -282,6 +282,8 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "searches across hotpotqa": lambda: searches_across("hotpotqa-500"),
     "searches across scifact": lambda: searches_across("scifact"),
     "search 100k": lambda: search_peers(100_000, 384),
+    "search 1m": lambda: search_peers(1_000_000, 384),
+    "search scans": search_scans,
     "parity": parity,
     "elastic experiments": elastic_experiments,
     "aligned dev": aligned_dev,

@@ -179,7 +179,7 @@ def test_sizes_grow_with_what_there_is_and_what_is_asked_for() -> None:
 
 
 def test_first_bits_are_read_first_where_they_leave_few() -> None:
-    measured = {"bits": {"0.99": 100}, "dims": {"0.99": 100}, scanning.FIRST_BITS: {"0.99": 900, "0.995": 20_000}}
+    measured = {"bits": {"0.99": 100}, "dims": {"0.99": 100}, scanning.FIRST_BITS: {"0.99": 20_000}}
     sizes = tuning.Sizes(1_000_000, measured)
 
     def first(scan: Scan, count: int = 1_000_000, k: int = 10) -> int | None:
@@ -188,10 +188,11 @@ def test_first_bits_are_read_first_where_they_leave_few() -> None:
     assert first(Scan()) == 20_000
     assert first(Scan(), 1_500_000) == 30_000
     assert first(Scan(), 350_000) is None  # more than a twentieth
+    assert first(Scan("bits", shortlist=100)) == 20_000
     assert first(Scan("bits", shortlist=4000)) == 32_000
     assert first(Scan("bits", shortlist=20_000)) is None
     assert first(Scan("dims")) is None
-    assert first(Scan(recall=0.999)) is None
+    assert first(Scan("bits", 0.999, 2000)) is None
     assert tuning.Sizes(1_000_000, {"bits": {"0.99": 100}}).first(Scan("bits", 0.99, 2000), 1_000_000, 10) is None
 
 

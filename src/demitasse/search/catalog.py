@@ -33,6 +33,7 @@ _KIND = 0x64656D69  # "demi": PRAGMA application_id
 _SCHEMA = 1  # PRAGMA user_version
 _PATIENCE = 60.0  # seconds to wait for another process to finish a commit or a read
 _TOGETHER = 1000  # documents that are read at a time
+_AT_ONCE = 500  # rows that are named in one statement, of which SQLite may take no more than 999
 _CURE = "check the disk, and copy or build the index again"
 _TABLES = """
     CREATE TABLE documents (
@@ -141,9 +142,13 @@ class Catalog:
 
     def documents(self, rows: Iterable[int]) -> dict[int, Document]:
         """The texts of these rows, as far as they are there."""
-        asked = "SELECT id, text, metadata, checksum FROM documents WHERE row = ?"
-        found = {row: self._one(asked, row) for row in rows}
-        return {row: self._document(row, values) for row, values in found.items() if values is not None}
+        wanted, found = list(rows), dict[int, Document]()
+        for start in range(0, len(wanted), _AT_ONCE):
+            some = wanted[start : start + _AT_ONCE]
+            marks = ",".join("?" * len(some))
+            asked = f"SELECT row, id, text, metadata, checksum FROM documents WHERE row IN ({marks})"  # noqa: S608
+            found |= {row: self._document(row, values) for row, *values in self._all(asked, *some)}
+        return {row: found[row] for row in wanted if row in found}
 
     def each_document(self) -> Iterator[tuple[int, Document]]:
         """Every row with its text, in order."""

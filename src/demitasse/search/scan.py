@@ -144,7 +144,9 @@ def cosines_at(segments: Sequence[Segment], places: Positions, query: Floats) ->
 
 def best(places: Positions, scores: Floats, k: int) -> Nearest:
     """The `k` best; of equal ones, those that come first."""
-    kept = np.lexsort((places, -scores))[:k]
+    enough = np.partition(scores, -k)[-k] if k < len(scores) else -np.inf
+    likely = np.flatnonzero(~(scores < enough))  # so that few are sorted; NaN is kept, for others to complain of
+    kept = likely[np.lexsort((places[likely], -scores[likely]))[:k]]
     return Nearest(places[kept], scores[kept])
 
 

@@ -57,10 +57,9 @@ class Sizes:
 
     def first(self, scan: Scan, count: int, k: int) -> int | None:
         """How many vectors the first bits leave for a `scan` that was chosen; `None` if all bits are read at once."""
-        better = [known for known in RECALLS if known > scan.recall]  # since the shortlist loses some, too
-        if scan.coarse != "bits" or scan.shortlist is None or not better or FIRST_BITS not in self.shortlists:
+        if scan.coarse != "bits" or scan.shortlist is None or FIRST_BITS not in self.shortlists:
             return None
-        left = max(self._size(FIRST_BITS, better[0], count, k), _MORE * scan.shortlist)
+        left = max(self._size(FIRST_BITS, scan.recall, count, k), _MORE * scan.shortlist)
         return left if left <= _FEW * count else None
 
     def outgrown_by(self, count: int) -> bool:
