@@ -218,13 +218,13 @@ def serve_overload() -> list[str]:
     return lines
 
 
-def search_peers(rows: int, dims: int) -> list[str]:
+def search_peers(name: str, rows: int, dims: int) -> list[str]:
     """Methods of search over the same vectors, by how fast they are."""
     lines = [
         "| | recall@10 | queries/s, one core | two cores | exact float32 = 1 | bytes each | memory, MB | build, s |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for row in benchmark("search")["rows"]:
+    for row in benchmark(name)["rows"]:
         if (row["rows"], row["dims"]) == (rows, dims):
             breadth = "" if row["breadth"] is None else f", breadth {row['breadth']}"
             lines.append(
