@@ -110,6 +110,25 @@ def test_a_model_measured_on_torch_is_used_on_torch(
     assert (small.runtime, small.precision) == ("torch", "fp32")
 
 
+@pytest.mark.parametrize("missing", ["onnx", "onnxscript", "torch"])
+def test_without_what_an_export_takes_plan_says_what_to_install(
+    missing: str, model_folder: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: RunCommand
+) -> None:
+    folder = model_folder("BERT")
+    fingerprint, made = dt.load(folder, device="cpu").fingerprint, {"exported": ["int8"]}
+    profile = replace(made_profile(), model=str(folder), fingerprint=fingerprint, made=made)
+    profile.save(tmp_path / "profile.json")
+    monkeypatch.setitem(sys.modules, missing, None)
+    budget = ("--min-quality", "1%", "--precision", "int8")
+    ended = run("plan", tmp_path / "profile.json", *budget, "--export", tmp_path / "small")
+    assert ended.code == 2
+    assert "Traceback" not in ended.err
+    said = ended.err.splitlines()[-1]
+    assert said.startswith("error: exporting ")
+    assert said.endswith(f"needs {missing}; pip install 'demitasse[export]'")
+    assert not (tmp_path / "small").exists()
+
+
 def test_the_model_of_a_profile_is_found_and_recognised(model_folder: Callable[..., Path], tmp_path: Path) -> None:
     folder = model_folder("BERT")
     encoder = dt.load(folder, device="cpu")
