@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from paths import ROOT
 
 import demitasse
 
@@ -108,3 +110,17 @@ def test_the_built_in_model_never_imports_torch() -> None:
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout == "set()\n"
+
+
+@pytest.mark.posix
+def test_onnxruntime_reports_nothing_and_nothing_is_left_at_home(tmp_path: Path) -> None:
+    """Since 1.29 it reports what it runs, by way of files in the home directory, unless it is told not to."""
+    program = "import demitasse, time; demitasse.load().encode(['a small cup']); time.sleep(1)"
+    # Without the environment of CI, where it reports nothing anyway.
+    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "src")}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+    assert list(tmp_path.rglob("*")) == []
+    chosen = {**environment, "ORT_DISABLE_TELEMETRY": "0"}  # whoever sets it has decided
+    program = "import demitasse, os; print(os.environ['ORT_DISABLE_TELEMETRY'])"
+    ran = subprocess.run([sys.executable, "-c", program], env=chosen, check=True, capture_output=True, text=True)
+    assert ran.stdout == "0\n"

@@ -13,10 +13,15 @@ an extra is not installed, the names that need it are there, and say what to typ
 from __future__ import annotations
 
 import importlib
+import os as _os
 from typing import TYPE_CHECKING, Any
 
 from demitasse.errors import MissingExtra as _MissingExtra
 from demitasse.extras import EXPORT, MTEB, TORCH, TRAIN, Extra, need, stand_in
+
+# onnxruntime 1.29 and later tells Microsoft which models are run, from the moment it is imported, and leaves the id of
+# this device in the home directory. Here rather than beside its import, which might come after another one.
+_os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 if TYPE_CHECKING:  # the table below, as type checkers read it
     from demitasse._version import __version__ as __version__
