@@ -14,6 +14,11 @@ from faults import Fault
 from soak_results import told
 
 pytestmark = pytest.mark.seccomp
+SHARES = [
+    pytest.param(operation, share, id=operation.name + f", share {share}" * (operation.shares > 1))
+    for operation in OPERATIONS
+    for share in range(operation.shares)
+]
 SOME = [operation for operation in OPERATIONS if operation.by_default]
 
 
@@ -38,10 +43,10 @@ def test_nothing_is_lost(operation: Operation, workshop: Workshop) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("operation", OPERATIONS, ids=named)
-def test_nothing_is_lost_at_any_write(operation: Operation, workshop: Workshop) -> None:
+@pytest.mark.parametrize(("operation", "share"), SHARES)
+def test_nothing_is_lost_at_any_write(operation: Operation, share: int, workshop: Workshop) -> None:
     writes = workshop.undisturbed(operation).writes
-    numbers, lost = distinct(writes), list[str]()
+    numbers, lost = distinct(writes)[share :: operation.shares], list[str]()
     for kind in ("kill", "full"):
         for number in numbers:
             try:

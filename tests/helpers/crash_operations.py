@@ -82,6 +82,7 @@ class Operation:
     begun: str = ""  # the file of a run that can be resumed
     then: str = ""  # the command that a user gives next, where it is another one
     ahead: Ahead | None = None
+    shares: int = 1  # in which its many writes are tried at length, so that processes can do so side by side
 
     def action(self, command: str = "") -> Callable[[], None]:
         """The command, or another one, to be run in a process of its own."""
@@ -150,8 +151,8 @@ OPERATIONS = [
     Operation("export onnx", f"{_EXPORT} onnx", "out/m", ahead=_WHOLE),
     Operation("export web, replacing", f"{_WEB} 0x32", "out/m", f"{_WEB} 0x16", by_default=True),
     Operation("fit", "fit in/texts.txt --base in/tiny --out out/m", "out/m", ahead=_FITTED),
-    Operation("train", _TRAIN, "out/run/model", begun="out/run/run.json"),
-    Operation("train with teachers", _ALIGN, "out/run/model", begun="out/run/run.json"),
+    Operation("train", _TRAIN, "out/run/model", begun="out/run/run.json", shares=8),
+    Operation("train with teachers", _ALIGN, "out/run/model", begun="out/run/run.json", shares=8),
     Operation("measure", f"measure in/tiny --precision fp32 {_MEASURE}", "out/p.json", reads=_profile, ahead=_BLOCKS),
     Operation("measure blocks", f"measure BUILT-IN {_MEASURE}", "out/p.json", reads=_profile),
     Operation(
