@@ -241,16 +241,17 @@ def web_visits() -> list[str]:
     found = {(row["layers"], row["cpu"]): row for row in rows}
     ways = list(dict.fromkeys(row["cpu"] for row in rows))
     lines = [
-        "| layers | model, MB | with the runtime, MB | first vector, s: " + " / ".join(ways) + " | a query, p50 ms |",
-        "|---|---|---|---|---|",
+        "| layers | model, MB | all, MB | first vector, s: " + " / ".join(ways) + " | a query, p50 ms | a loop, ms |",
+        "|---|---|---|---|---|---|",
     ]
     for layers in dict.fromkeys(row["layers"] for row in rows):
         plain = found[layers, "plain"]
         first = " / ".join(f"{found[layers, way]['first_vector_ms'] / 1000:.1f}" for way in ways)
         query = " / ".join(f"{found[layers, way]['query_p50_ms']:.1f}" for way in ways)
+        loop = " / ".join(f"{found[layers, way]['loop_ms']:.0f}" for way in ways)
         lines.append(
             f"| {layers} | {plain['model_bytes'] / 1e6:.1f} "
-            f"| {(plain['model_bytes'] + plain['runtime_bytes']) / 1e6:.1f} | {first} | {query} |"
+            f"| {(plain['model_bytes'] + plain['runtime_bytes']) / 1e6:.1f} | {first} | {query} | {loop} |"
         )
     return lines
 
