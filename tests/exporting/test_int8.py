@@ -57,6 +57,16 @@ def test_an_outlier_channel_is_smoothed_first() -> None:
     assert error(linear(), small, given) < 0.02
 
 
+def test_a_channel_that_is_large_for_every_token_moves_nothing() -> None:
+    given = feeds()
+    for batch in given:
+        batch["x"][..., 3] = 20
+    small = quantized(linear(), given)
+    pairs = zip(run_model(linear(), given), run_model(small, given), strict=True)
+    moved = np.concatenate([(a["y"] - b["y"]).reshape(-1, 48) for a, b in pairs])
+    assert np.abs(moved.mean(0)).mean() < 0.1 * moved.std()
+
+
 def test_a_gemm_is_a_product_too() -> None:
     nodes = [
         helper.make_node("Reshape", ["x", "shape"], ["rows"]),

@@ -5,6 +5,9 @@ texts beside it, as it does where scales are computed for every batch. Activatio
 far larger than the rest, which would leave the others few of the 256 steps. So channels are first divided by s and the
 weights multiplied by it (SmoothQuant), with the s that gives the smallest error on the sampled texts, and only where
 that is worth the extra multiplication. Embedding tables get a scale per row.
+
+What rounding adds to a product on average is taken off its bias. A channel that is large for every token would otherwise
+move all texts in one direction, which is much where little else tells them apart.
 """
 
 from __future__ import annotations
@@ -38,7 +41,10 @@ def quantized(model: onnx.ModelProto, feeds: Iterable[Mapping[str, npt.NDArray[n
     graph = quantized.graph
     del graph.node[:]
     for x in dict.fromkeys(product.x for product in products):
-        _plan(seen[x], [product for product in products if product.x == x])
+        of_x = [product for product in products if product.x == x]
+        _plan(seen[x], of_x)
+        for product in of_x:
+            product.bias = _corrected_bias(product, seen[x].sample)
     by_output = {product.y: product for product in products}
     absorbed = {name for product in products for name in product.absorbed}
     done: set[str] = set()
@@ -174,10 +180,24 @@ def _ranged(seen: _Seen, divide_by: Array | None) -> _Plan:
 
 
 def _error(seen: _Seen, plan: _Plan, weight: Array, exact: Array) -> float:
-    states = seen.sample if plan.divide_by is None else seen.sample / plan.divide_by
-    steps = np.clip(np.round(states / plan.scale) + plan.zero, 0, 255) - np.float32(plan.zero)
+    return float(np.square(_rounded_product(seen.sample, plan, weight) - exact).mean())
+
+
+def _rounded_product(states: Array, plan: _Plan, weight: Array) -> Array:
+    """What `states @ weight` is in int8."""
+    evened = states if plan.divide_by is None else states / plan.divide_by
+    steps = np.clip(np.round(evened / plan.scale) + plan.zero, 0, 255) - np.float32(plan.zero)
     values, scales = _weight_in_int8(weight, plan)
-    return float(np.square((steps * plan.scale) @ (values * scales) - exact).mean())
+    product: Array = (steps * plan.scale) @ (values * scales)
+    return product
+
+
+def _corrected_bias(product: _Product, states: Array) -> Array:
+    """The bias with which the mean product of `states` is the same in int8."""
+    assert product.plan is not None
+    missing = (states @ product.weight - _rounded_product(states, product.plan, product.weight)).mean(0)
+    corrected: Array = (missing if product.bias is None else product.bias + missing).astype(np.float32)
+    return corrected
 
 
 def _weight_in_int8(weight: Array, plan: _Plan) -> tuple[npt.NDArray[np.int8], Array]:
