@@ -37,7 +37,7 @@ from benchmark_tables import (
 )
 from paper_results import backbones, read_files
 from results_tables import brief
-from search_tables import rag_index, search_index, search_scans, searches, searches_across
+from search_tables import rag_index, search_index, search_of, search_scans, searches, searches_across
 
 ROOT = Path(__file__).parents[1]
 PAGES = (
@@ -146,20 +146,15 @@ def built_in() -> list[str]:
 
 def built_in_search() -> list[str]:
     """The built-in model's searches beside those of the model it was made from."""
-    ours, source = (_searches(one) for one in result("search-built-in")["evaluations"])
-    across = _searches(result("search-built-in-across"))
     columns = [(task, dims) for task in ("hotpotqa-500", "scifact") for dims in (384, 128)]
     headings = [f"{task}, {dims} dims (source)" for task, dims in columns]
     lines = ["| layers | " + " | ".join([*headings, "hotpotqa-500, documents at 6"]) + " |", "|---|" + "---|" * 5]
+    across = result("searches")["models"]["built-in"]["hotpotqa-500"]["across"]
     for layers in range(6, -1, -1):
         cuts = [(task, f"{layers}x{dims}") for task, dims in columns]
-        cells = [f"{ours[cut]:.1f} ({source[cut]:.1f})" for cut in cuts]
-        lines.append(f"| {layers} | " + " | ".join([*cells, f"{across['hotpotqa-500', f'{layers}x384']:.1f}"]) + " |")
+        cells = [f"{search_of('built-in', *cut):.1f} ({search_of('RAW', *cut):.1f})" for cut in cuts]
+        lines.append(f"| {layers} | " + " | ".join([*cells, f"{across[f'{layers}-6']:.1f}"]) + " |")
     return lines
-
-
-def _searches(evaluation: dict[str, Any]) -> dict[tuple[str, str], float]:
-    return {(score["task"], score["cut"]): score["value"] for score in evaluation["scores"]}
 
 
 def parity() -> list[str]:

@@ -26,6 +26,8 @@ sys.path.insert(0, str(Path(__file__).parent / "device"))
 from packed import Packed
 from student import DEPTH, Student, states_of
 
+OF_A_RUN = ("name", "until", "resume", "start", "save_every", "no_score")  # options that say nothing of the model
+
 
 def checkpoint(path):
     if path.suffix != ".00":
@@ -43,7 +45,8 @@ def converted(student, base, options):
     weight, bias = (p.detach().numpy() for p in (student.exit_w, student.exit_b))
     exits = {depth: Exit(weight[depth].copy(), bias[depth].copy()) for depth in range(DEPTH)}
     last = Dense(torch.from_numpy(weight[DEPTH].copy()), torch.from_numpy(bias[DEPTH].copy()))
-    objective = {"name": "aligned", **{name: value for name, value in options.items() if value is not None}}
+    kept = {name: value for name, value in options.items() if value is not None and name not in OF_A_RUN}
+    objective = {"name": "aligned", **kept}
     return replace(base, exits=exits, head=(NORMALIZE, last), record={**base.record, "objective": objective})
 
 

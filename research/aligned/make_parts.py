@@ -14,7 +14,7 @@ import json
 import shutil
 from pathlib import Path
 
-FILES = ("minilm.safetensors", "eval.bin", "train.bin", "nomic.safetensors", "mpnet.safetensors")
+FILES = ("minilm.safetensors", "train.bin", "nomic.safetensors", "mpnet.safetensors", "eval.bin")
 DEVICE = Path(__file__).parent / "device"
 
 

@@ -164,23 +164,28 @@ class Questions:
         sets.add_search("quora-search", "dev", queries, documents, judged)
 
 
+def gathered(data: Path) -> Sets:
+    sets = Sets()
+    for name, role in STS.items():
+        rows = [(row["a"], row["b"], row["score"]) for row in records(data / "sts" / f"{name}.jsonl.gz")]
+        sets.add_pairs(name, role, "sts", rows, of=SENTENCE)
+    for name, role in SEARCHES.items():
+        add_beir(sets, data, name, role)
+    for name, file, most in HELD_OUT:
+        add_held_out(sets, data / "search" / "experiments-only" / f"{file}.jsonl.gz", name, most)
+    questions, choose = Questions(data / "train" / "quora-pairs.jsonl.gz"), random.Random(1)
+    sets.add_pairs("questions", "dev", "pairs", questions.pairs(choose), of=QUERY)
+    questions.add_search(sets, choose)
+    return sets
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--tokenizer", required=True)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    sets = Sets()
-    for name, role in STS.items():
-        rows = [(row["a"], row["b"], row["score"]) for row in records(options.data / "sts" / f"{name}.jsonl.gz")]
-        sets.add_pairs(name, role, "sts", rows, of=SENTENCE)
-    for name, role in SEARCHES.items():
-        add_beir(sets, options.data, name, role)
-    for name, file, most in HELD_OUT:
-        add_held_out(sets, options.data / "search" / "experiments-only" / f"{file}.jsonl.gz", name, most)
-    questions, choose = Questions(options.data / "train" / "quora-pairs.jsonl.gz"), random.Random(1)
-    sets.add_pairs("questions", "dev", "pairs", questions.pairs(choose), of=QUERY)
-    questions.add_search(sets, choose)
+    sets = gathered(options.data)
     tokenizer = Tokenizer.from_file(options.tokenizer)
     tokenizer.no_padding()
     tokenizer.enable_truncation(LONGEST)

@@ -27,6 +27,71 @@ SHORT_ANSWERS = ("squad-question-sentence", "openstax-term")
 TITLES = ("acl-title-abstract", "debian-synopsis-description")
 SENTENCES = ("nli-triples", "nli-pairs", "wikisplit-pairs", "wordnet-lemma-gloss")
 COMMON, MOST_WORDS = 200, 30  # words that are never swapped; of a text that is varied
+TERMS = ("wordnet-lemma", "openstax-term")
+# What somebody wants to do, in a sentence of Tatoeba: "I want to learn French." -> "learn French".
+DEED = re.compile(
+    r"\b(?:want|need|like|trying|tried|going|able|how|have|decided|hope) to ([a-z]+(?: [A-Za-z]+){1,6})[.?!]"
+)
+ABOUT = (
+    "What is {}?",
+    "What does {} mean?",
+    "What is meant by {}?",
+    "What is the meaning of {}?",
+    "How does {} work?",
+    "How would you explain {} to a child?",
+    "Why is {} important?",
+    "What are the advantages of {}?",
+    "What are the benefits of {}?",
+    "What are the disadvantages of {}?",
+    "What are some examples of {}?",
+    "What are the best books about {}?",
+    "What is the best book on {}?",
+    "Where can I learn more about {}?",
+    "How can I learn about {}?",
+    "What is the best way to learn about {}?",
+    "How do I get started with {}?",
+    "What is the history of {}?",
+    "What causes {}?",
+    "What is the cause of {}?",
+    "How can I get rid of {}?",
+    "How do you deal with {}?",
+    "What is the difference between {} and {}?",
+    "Is {} better than {}?",
+    "Which is better, {} or {}?",
+    "How are {} and {} related?",
+    "What should I know about {}?",
+    "What do you think about {}?",
+    "How much does {} cost?",
+    "Where can I buy {}?",
+    "Who uses {}?",
+    "Is {} dangerous?",
+    "What is {} used for?",
+    "What are the uses of {}?",
+)
+DOING = (
+    "How do I {}?",
+    "How can I {}?",
+    "How can one {}?",
+    "What is the best way to {}?",
+    "What is the easiest way to {}?",
+    "What should I do to {}?",
+    "What do I need to {}?",
+    "Why should I {}?",
+    "Why do people {}?",
+    "Is it possible to {}?",
+    "Is it a good idea to {}?",
+    "Should I {}?",
+    "Should I {} or {}?",
+    "Can I {}?",
+    "How long does it take to {}?",
+    "How much does it cost to {}?",
+    "When is the best time to {}?",
+    "Where can I {}?",
+    "What happens if I {}?",
+    "What is it like to {}?",
+    "I want to {}. How can I do it?",
+    "I can't {}. What should I do?",
+)
 BETWEEN_SENTENCES = re.compile(r'(?<=[.!?])\s+(?=[A-Z0-9"(])')
 
 
@@ -142,6 +207,28 @@ class Texts:
             self._add_variation(left, " ".join(mixed) if len(mixed) > at else "")
         print(self.names[-1], len(self.texts), flush=True)
 
+    def add_questions(self, count: int, sentences: Path) -> None:
+        """Questions in the words of people who ask: about a term, or how to do what somebody in a sentence wants to do.
+
+        Two at a time: one thing asked in two ways, or two things asked in one way. There are few open pairs of
+        questions, and a student that has seen few of them forgets which ones are the same.
+        """
+        choose = random.Random(2)
+        terms = [
+            n for n, at in enumerate(self.sources) if self.names[at].startswith(TERMS) and self.kinds[n] != PASSAGE
+        ]
+        things = [term for term in (self.texts[n] for n in terms) if re.fullmatch(r"[A-Za-z][A-Za-z -]{2,40}", term)]
+        deeds = sorted({found for line in lines(sentences) for found in DEED.findall(line)})
+        self.begin("made-questions")
+        before = len(self.pairs)
+        while len(self.pairs) - before < count:
+            subjects, ways = (things, ABOUT) if choose.random() < 0.6 else (deeds, DOING)
+            one, other = choose.sample(subjects, 2)
+            first, second = choose.sample(ways, 2)
+            pair = ((first, one), (second, one)) if choose.random() < 0.5 else ((first, one), (first, other))
+            self.add_pair(*(self.add(way.format(subject, choose.choice(subjects)), QUERY) for way, subject in pair))
+        print(self.names[-1], len(self.texts), "from", len(things), "terms and", len(deeds), "deeds", flush=True)
+
     def _add_variation(self, number: int, text: str) -> None:
         self.add_pair(number, self.add(text, self.kinds[number]))
 
@@ -185,6 +272,7 @@ def gathered(data: Path) -> Texts:
         texts.add_lines(path, PASSAGE)
     texts.add_sentences_of_passages(most=4)
     texts.add_variations(swaps=200_000, mixtures=100_000)
+    texts.add_questions(120_000, data / "train" / "sentences.txt.gz")
     return texts
 
 

@@ -1,6 +1,7 @@
 """Tune a teacher on pairs and NLI triples before it teaches.
 
-    python tune.py mpnet    -> mpnet-tuned.safetensors, tuned-mpnet.json
+    python tune.py mpnet               -> mpnet-tuned.safetensors, tuned-mpnet.json
+    python tune.py mpnet --kept 1.0    the same, the share of the way known: nothing is scored
 
 Released models are trained mostly to search; some steps of InfoNCE on sentences that mean the same, with contradictions
 as hard negatives, make them better judges of similarity. Half of the way is often better for searches than all of it,
@@ -140,22 +141,24 @@ def main():
     parser.add_argument("--steps", type=int, default=160)
     parser.add_argument("--temperature", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kept", type=float, help="share of the way to keep; default: the best of 0.5 and 1 on dev sets")
     options = parser.parse_args()
     device, name = device_of(), options.teacher
     before = {n: w.float().to(device) for n, w in load_file(folder(f"{name}.safetensors")).items()}
-    dev = score.load_dev(device)
-    rows = [{"share": 0.0, **dev_scores(name, before, dev, device)}]
+    dev = None if options.kept else score.load_dev(device)
+    rows = [{"share": 0.0, **dev_scores(name, before, dev, device)}] if dev else []
     # A bias of attention that learns would need a slower kernel.
     params = {n: w.clone().requires_grad_("relative" not in n) for n, w in before.items()}
     tune(name, params, Packed.train(device), options, device)
     blends = {}
-    for share in (0.5, 1.0):
+    for share in (options.kept,) if options.kept else (0.5, 1.0):
         blends[share] = {n: torch.lerp(w, params[n].detach(), share) for n, w in before.items()}
-        rows.append({"share": share, **dev_scores(name, blends[share], dev, device)})
+        if dev:
+            rows.append({"share": share, **dev_scores(name, blends[share], dev, device)})
     for row in rows:
         row["worth"] = round(worth({n: v for n, v in row.items() if n != "share"}), 5)
         print(name, row, flush=True)
-    best = max(rows[1:], key=lambda row: row["worth"])["share"]
+    best = options.kept or max(rows[1:], key=lambda row: row["worth"])["share"]
     print(name, "kept:", best, "of the way")
     kept = {n: w.half().cpu().contiguous() for n, w in blends[best].items()}
     save_file(kept, folder(f"{name}-tuned.part"))
