@@ -1,13 +1,12 @@
 """Texts per second, latency, start-up, memory and quality on a CPU: demitasse beside its peers, interleaved in one run.
 
-    python benchmarks/encode_cpu.py --model all-MiniLM-L6-v2 --elastic built-in --sts STS_FOLDER \\
-        --passages corpus.jsonl.gz --json benchmarks/results/encode-cpu.json
+    python benchmarks/encode_cpu.py --model all-MiniLM-L6-v2 --sts STS_FOLDER --passages corpus.jsonl.gz \\
+        --json benchmarks/results/encode-cpu.json
 
-MODEL is the sentence-transformers folder that the peers run, ELASTIC the same model with exits
-(research/built_in.py), from which the fp32 blocks are exported; int8 is the built-in model. Every method encodes the
-same 2,000 STS sentences and 500 passages, in turns. demitasse is loaded afresh for every turn, so that it sees every
-word for the first time, as in real use. Quality is the mean Spearman x100 on the seven STS tests, from the grids in
-research/results/ (research/sts_grid.py).
+MODEL is the sentence-transformers folder that the peers run. int8 is the built-in model, fp32 the same blocks with
+float products (research/widen_blocks.py). Every method encodes the same 2,000 STS sentences and 500 passages, in turns.
+demitasse is loaded afresh for every turn, so that it sees every word for the first time, as in real use. Quality is the
+mean Spearman x100 on the seven STS tests, from the grids in research/results/ (research/sts_grid.py).
 """
 
 from __future__ import annotations
@@ -28,10 +27,12 @@ import numpy as np
 import peers
 
 import demitasse as dt
+from demitasse.host.bundled import BUILT_IN
 from demitasse.host.machine import processor
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "research"))
 from sts_grid import TEST, read_task, spearman
+from widen_blocks import widen
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (6, 3, 1, 0)
@@ -150,7 +151,6 @@ def quality(name: str, layers: int, encode: peers.Encode, folder: Path) -> float
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
-    parser.add_argument("--elastic", required=True)
     parser.add_argument("--sts", type=Path, required=True)
     parser.add_argument("--passages", type=Path, required=True)
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "demitasse-benchmark")
@@ -170,7 +170,7 @@ def main() -> None:
 
     fp32, states, static = options.work / "fp32", options.work / "states", options.work / "static"
     if not fp32.exists():
-        dt.export(dt.load(options.elastic, device="cpu"), fp32, format="blocks")
+        widen(BUILT_IN, fp32)
     if not (states / "model.onnx").exists():
         peers.token_states_graph(options.model, states)
     table = methods(options.model, fp32, states, static)

@@ -1,4 +1,4 @@
-"""The tables of research/aligned in docs/log.md, from results/aligned-experiments.json."""
+"""The tables of research/aligned in docs/log.md, from results/aligned-*.json and results/evaluation-sets.json."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ LABELS = {
     "mini": "`mini`: nomic 0.4, mpnet 0.25, MiniLM 0.35",
     "final": "`final`",
 }
+SETS = Path(__file__).parent / "results" / "evaluation-sets.json"
+RELEASED_STS = Path(__file__).parent / "results" / "sts-minilm-raw.json"
 TUNED = Path(__file__).parent / "results" / "aligned-tuned-teachers.json"
 DEV = ("reqa-squad-dev", "medline", "nqswap", "bioasq", "climatefever", "questions", "quora-search")
 TEST = ("hotpotqa-500", "scifact")
@@ -86,3 +88,24 @@ def aligned_tuned() -> list[str]:
     for row in json.loads(TUNED.read_text())["mixtures"]:
         lines.append(f"| `{row['teachers']}` | " + " | ".join(f"{row[name]:.3f}" for name in sets) + " |")
     return lines
+
+
+def evaluation_sets() -> list[str]:
+    """The built-in model on every evaluation set, beside the model as released."""
+    cuts = ("6x384", "3x384", "3x128", "1x384", "0x384")
+    ours, released = json.loads(SETS.read_text()), _released()
+    lines = ["| | " + " | ".join(cuts) + " | as released: 6x384 | 3x128 |", "|---|" + "---|" * (len(cuts) + 2)]
+    for one in ours["sets"]:
+        name, scores = one["name"], ours["scores"][one["name"]]
+        before = [f"{100 * released[name][cut]:.1f}" if name in released else "" for cut in ("6x384", "3x128")]
+        cells = [f"{100 * scores[cut]:.1f}" for cut in cuts]
+        lines.append(f"| {name}{', dev' * (one['role'] == 'dev')} | " + " | ".join([*cells, *before]) + " |")
+    return lines
+
+
+def _released() -> dict[str, dict[str, float]]:
+    """all-MiniLM-L6-v2 as released: searches and pairs of questions from these runs, STS from its own grid."""
+    raw = next(run for run in runs() if run["run"] == "raw")
+    tasks = json.loads(RELEASED_STS.read_text())["tasks"]
+    sts = {name: {cut: row["same"] / 100 for cut, row in rows.items()} for name, rows in tasks.items()}
+    return sts | {name: scores for part in ("dev", "test") for name, scores in raw[part].items() if name != "sts"}

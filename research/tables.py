@@ -15,7 +15,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from aligned_tables import aligned_dev, aligned_searches, aligned_teachers, aligned_tests, aligned_tuned
+from aligned_tables import (
+    aligned_dev,
+    aligned_searches,
+    aligned_teachers,
+    aligned_tests,
+    aligned_tuned,
+    evaluation_sets,
+)
 from benchmark_tables import (
     aligned_step,
     compare_cpu,
@@ -253,6 +260,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "exit steps": exit_steps,
     "exit experiments": exit_experiments,
     "architectures": architectures,
+    "evaluation sets": evaluation_sets,
     "built in": built_in,
     "built in search": built_in_search,
     "encode cpu": encode_cpu,

@@ -1,4 +1,4 @@
-"""Every depth of a model folder, or of the built-in model, on every evaluation set: what is above the source, what below.
+"""Every depth of a model folder, or of the built-in model, on every evaluation set.
 
     python research/aligned/score_model.py built-in --data DATA --json research/results/evaluation-sets.json
 

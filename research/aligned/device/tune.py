@@ -141,7 +141,7 @@ def main():
     parser.add_argument("--steps", type=int, default=160)
     parser.add_argument("--temperature", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kept", type=float, help="share of the way to keep; default: the best of 0.5 and 1 on dev sets")
+    parser.add_argument("--kept", type=float, help="share of the way to keep; default: the best of 0.5 and 1")
     options = parser.parse_args()
     device, name = device_of(), options.teacher
     before = {n: w.float().to(device) for n, w in load_file(folder(f"{name}.safetensors")).items()}
