@@ -48,16 +48,23 @@ def measured(encoder: dt.Encoder, task: SearchTask, depths: list[int]) -> Iterat
             queries = encoder.cut(layers=layers).encode_query(task.queries)
             exact = [*rankings(queries, documents, 10)]
             yield facts | {"layers": layers, "coarse": "float32", "ndcg": score(task, exact), "recall": 1.0}
-            for coarse in ("none", "dims", "bits"):
-                for recall in (0.95, 0.99) if coarse != "none" else (0.99,):
-                    kept = shortlists.get(coarse, {}).get(str(recall))  # and no more, as a search would
-                    hits = index.search_vectors(queries, k=10, scan=dt.Scan(coarse, recall, kept))
-                    found = [[int(hit.id) for hit in of_query] for of_query in hits]
-                    same = float(np.mean([len({*a} & {*b}) / 10 for a, b in zip(found, exact, strict=True)]))
-                    row = facts | {"layers": layers, "coarse": coarse, "wanted": recall}
-                    row |= {"shortlist": kept, "ndcg": score(task, found)}
-                    print(row | {"recall": same}, flush=True)
-                    yield row | {"recall": round(same, 4)}
+            for coarse, recall, kept in ways(shortlists):
+                hits = index.search_vectors(queries, k=10, scan=dt.Scan(coarse, recall, kept))
+                found = [[int(hit.id) for hit in of_query] for of_query in hits]
+                same = float(np.mean([len({*a} & {*b}) / 10 for a, b in zip(found, exact, strict=True)]))
+                row = facts | {"layers": layers, "coarse": coarse, "wanted": recall}
+                row |= {"shortlist": kept, "ndcg": score(task, found)}
+                print(row | {"recall": same}, flush=True)
+                yield row | {"recall": round(same, 4)}
+
+
+def ways(shortlists: dict[str, dict[str, int]]) -> Iterator[tuple[str, float, int | None]]:
+    """Each first pass, the recall that is asked for, and how many vectors it keeps; `None`: as many as a search does."""
+    yield "none", 0.99, None
+    for coarse in ("dims", "bits"):
+        yield coarse, 0.99, None
+        for recall in (0.95, 0.99):
+            yield coarse, recall, shortlists[coarse][str(recall)]
 
 
 def score(task: SearchTask, found: list[list[int]]) -> float:
