@@ -259,7 +259,9 @@ def main() -> None:
         site = Path(folder) / "site"
         export_web(dt.load(), site, index=sample_index(dt.load()), page=True)
         result: dict[str, Any] = json.loads(asked.json.read_text()) if asked.json.exists() else {}
-        result |= {"browser": f"Chromium {browser.version}", "cores": os.cpu_count()}
+        # Parts may come from different runs, so each of them has its browser.
+        browsers = {part: f"Chromium {browser.version}" for part in asked.parts}
+        result |= {"cores": os.cpu_count(), "browsers": {**result.get("browsers", {}), **browsers}}
         with served(site) as address:
             if "visits" in asked.parts:
                 result["visits"] = visits(browser, address)
