@@ -59,7 +59,7 @@ def measured(encoder: dt.Encoder, task: SearchTask, depths: list[int]) -> Iterat
 
 
 def ways(shortlists: dict[str, dict[str, int]]) -> Iterator[tuple[str, float, int | None]]:
-    """Each first pass, the recall that is asked for, and how many vectors it keeps; `None`: as many as a search does."""
+    """Each first pass, the recall that is asked for, and how many vectors it keeps; `None`: as a search does."""
     yield "none", 0.99, None
     for coarse in ("dims", "bits"):
         yield coarse, 0.99, None

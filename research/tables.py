@@ -45,13 +45,16 @@ from benchmark_tables import (
 from paper_results import backbones, read_files
 from results_tables import brief
 from search_tables import rag_index, search_index, search_of, search_scans, searches, searches_across
+from soak_tables import TABLES as SOAK_TABLES
+from soak_tables import word_cache_attack
 
 ROOT = Path(__file__).parents[1]
 PAGES = (
     "README.md",
     "docs/index.md",
     *(f"docs/how-to/{name}.md" for name in ("choose-a-cut", "cut-your-own-model", "rag", "train")),
-    *(f"docs/{name}.md" for name in ("log", "models", "objectives", "search", "serving-engine", "speed", "web")),
+    *(f"docs/{name}.md" for name in ("log", "models", "objectives", "robustness", "search")),
+    *(f"docs/{name}.md" for name in ("serving-engine", "speed", "web")),
     "src/demitasse/assets/model/README.md",
 )
 DIMS = (32, 64, 128, 256, 384)
@@ -302,6 +305,8 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "aligned step": aligned_step,
     "objective parity": objective_parity,
     "espresso halves": espresso_halves,
+    "word cache attack": word_cache_attack,
+    **SOAK_TABLES,
 }
 
 

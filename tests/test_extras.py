@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 from command_line import RunCommand
 from paths import ROOT
 from python_programs import OPTIONAL, run_program
@@ -151,3 +152,12 @@ def test_the_lowest_versions_that_are_tried_are_those_that_are_promised() -> Non
     lines = (ROOT / "constraints-lowest.txt").read_text(encoding="utf-8").splitlines()
     tried = {line.replace(".0;", ";").removesuffix(".0") for line in lines if not line.startswith("#")}
     assert {line.replace("==", ">=").removesuffix(".0") for line in tried} == {*PROJECT["dependencies"]}
+
+
+def test_the_python_versions_that_are_promised_are_those_that_ci_runs() -> None:
+    tests = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8"))["jobs"]
+    promised = [one.rpartition(" ")[2] for one in PROJECT["classifiers"] if re.search(r" 3\.\d+$", one)]
+    assert PROJECT["requires-python"] == f">={promised[0]}"
+    for job in ("linux", "other"):
+        assert tests[job]["strategy"]["matrix"]["python"] == promised, job
+    assert f"Python {promised[0]} or newer" in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -28,10 +28,9 @@ CLASSES = ("Elastic", "Espresso", "TrainOptions")
 FUNCTIONS = {"train": "train", "fit_exits": "train", "export": "export", "mteb_model": "mteb"}
 PROMISED = ("numpy", "onnxruntime", "tokenizers", "rich", "typer")
 COMMANDS = (
-    *("encode", "fit", "train", "eval", "measure", "plan", "check", "report", "info", "cut", "export"),
-    *("serve", "demo"),
+    *("encode", "embed", "fit", "train", "eval", "measure", "plan", "check", "report", "info", "cut", "export"),
+    *("index", "search", "serve", "web", "demo"),
 )
-SEARCHING = ("index", "search")
 
 
 def refused(action: object, extra: str) -> None:
@@ -106,7 +105,7 @@ def check_index() -> None:
 
 def check_commands() -> None:
     """Every command shows its help, and encode, eval and info work from a shell."""
-    for command in ((), *((name,) for name in (*COMMANDS, *SEARCHING))):
+    for command in ((), *((name,) for name in COMMANDS)):
         shown = shell(*command, "--help")
         assert "Usage:" in shown, shown
         assert "Options" in shown, shown

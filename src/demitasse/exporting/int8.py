@@ -6,8 +6,8 @@ far larger than the rest, which would leave the others few of the 256 steps. So 
 weights multiplied by it (SmoothQuant), with the s that gives the smallest error on the sampled texts, and only where
 that is worth the extra multiplication. Embedding tables get a scale per row.
 
-What rounding adds to a product on average is taken off its bias. A channel that is large for every token would otherwise
-move all texts in one direction, which is much where little else tells them apart.
+What rounding adds to a product on average is taken off its bias. A channel that is large for every token would
+otherwise move all texts in one direction, which is much where little else tells them apart.
 """
 
 from __future__ import annotations
