@@ -1,8 +1,8 @@
 #!/bin/sh
 # The Postgres with pgvector that the tests of demitasse.integrations.pgvector start for themselves: Debian's packages,
 # installed where they are missing and may be. Debian 12 has no package of pgvector, so there its source package, as
-# Debian 13 has it, is compiled for the server. Where Postgres cannot be had, those tests are skipped, and say so; with
-# CI=true they fail instead. Elsewhere install postgresql and pgvector yourself, for example
+# Debian 13 has it, is compiled for the server. Without Postgres those tests fail. Elsewhere install postgresql and
+# pgvector yourself, for example
 #     brew install postgresql@17 pgvector
 SOURCE=http://deb.debian.org/debian/pool/main/p/pgvector/pgvector_0.8.0.orig.tar.gz
 SHA256=867a2c328d4928a5a9d6f052cd3bc78c7d60228a9b914ad32aa3db88e9de27b0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,11 +10,12 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from browsers import launched
 from hard_texts import every_character, hard_texts
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 from playwright.sync_api import Error as PlaywrightError
 from web_models import random_bert
-from web_pages import FLAGS, PATIENCE, installed_chromium, launched, served
+from web_pages import FLAGS, PATIENCE, installed_chromium, served
 
 import demitasse as dt
 from demitasse.cli.web import sample_index
@@ -43,11 +43,7 @@ READY = "html[data-ready]"
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    chromium = installed_chromium()
-    if chromium is None:
-        said = "no Chromium or Chrome is installed here; tests/browser.sh installs it where apt-get may"
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(said)
-    with launched(chromium) as opened:
+    with launched() as opened:
         yield opened
 
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect, sync_playwright
+import web_pages
+from playwright.sync_api import Browser, expect
+from web_pages import PATIENCE
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
-PATIENCE = 600_000  # milliseconds: a busy machine is not a failure
 expect.set_options(timeout=PATIENCE)
 
 # Elements that reach beyond the right edge of the window, unless they are in a box that scrolls.
@@ -45,12 +42,9 @@ CONTRAST = """selector => {
 @contextmanager
 def launched() -> Iterator[Browser]:
     """A browser for a block of code; without one installed, the test is skipped, or fails where CI runs it."""
-    chromium = next(filter(None, [*map(shutil.which, NAMES), MAC if Path(MAC).exists() else None]), None)
+    chromium = web_pages.installed_chromium()
     if chromium is None:
         said = "no Chromium or Chrome is installed here; tests/browser.sh installs it where apt-get may"
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(said)
-    flags = ["--no-sandbox"] if getattr(os, "geteuid", lambda: 1)() == 0 else []  # root has no sandbox
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=flags, timeout=PATIENCE)
+    with web_pages.launched(chromium) as browser:
         yield browser
-        browser.close()

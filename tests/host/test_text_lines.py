@@ -75,7 +75,7 @@ def test_a_file_that_is_not_there_is_refused_before_the_first_line(tmp_path: Pat
             read_lines(path)
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.posix
 def test_a_pipe_is_read_as_it_comes(tmp_path: Path) -> None:
     """A pipe cannot be opened twice: whoever writes to it would be cut off."""
     os.mkfifo(tmp_path / "pipe")
