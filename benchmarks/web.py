@@ -260,7 +260,7 @@ def main() -> None:
         export_web(dt.load(), site, index=sample_index(dt.load()), page=True)
         result: dict[str, Any] = json.loads(asked.json.read_text()) if asked.json.exists() else {}
         # Parts may come from different runs, so each of them has its browser.
-        browsers = {part: f"Chromium {browser.version}" for part in asked.parts}
+        browsers = dict.fromkeys(asked.parts, f"Chromium {browser.version}")
         result |= {"cores": os.cpu_count(), "browsers": {**result.get("browsers", {}), **browsers}}
         with served(site) as address:
             if "visits" in asked.parts:

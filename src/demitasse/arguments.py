@@ -20,6 +20,7 @@ from demitasse.cut import Cut
 from demitasse.errors import DataError, shown
 
 _Wanted = TypeVar("_Wanted")
+_MOST_BITS = 128  # of a whole number: Python neither prints those of thousands of digits nor makes floats of them
 
 
 def whole(name: str, value: object, least: int | None = None) -> int:
@@ -27,7 +28,7 @@ def whole(name: str, value: object, least: int | None = None) -> int:
     if not _is_flag(value):
         with suppress(TypeError):
             number = operator.index(value)  # type: ignore[arg-type]
-            if least is None or number >= least:
+            if (least is None or number >= least) and number.bit_length() <= _MOST_BITS:
                 return number
     at_least = "" if least is None else f" of at least {least}"
     raise DataError(f"{name} must be a whole number{at_least}, not {shown(value)}")
@@ -66,8 +67,9 @@ def text(name: str, value: object) -> str:
 def path(name: str, value: object) -> Path:
     """`value` as a path."""
     if isinstance(value, (str, os.PathLike)) and str(value):
-        with suppress(TypeError):  # a PathLike of bytes
-            return Path(value)
+        with suppress(TypeError, UnicodeEncodeError):  # a PathLike of bytes; a name that no file can have
+            if b"\0" not in os.fsencode(value):
+                return Path(value)
     raise DataError(f"{name} must be a path, not {shown(value)}")
 
 

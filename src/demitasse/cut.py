@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from demitasse.errors import CutError, shown
 
+_MOST_BITS = 128  # of a number; Python does not print those of thousands of digits
 _WRITTEN = re.compile(r"\s*(\d{1,9})\s*[xX×]\s*(\d{1,9})\s*", re.ASCII)
 
 
@@ -35,7 +36,8 @@ class Cut:
     def __post_init__(self) -> None:
         for name, least in (("layers", 0), ("dims", 1)):
             value = getattr(self, name)
-            if type(value) is not int:  # frozen, but a whole number of numpy becomes Python's here
+            # Frozen, but a whole number of numpy becomes Python's here.
+            if type(value) is not int or value.bit_length() > _MOST_BITS:
                 value = _whole_number(name, value)
                 object.__setattr__(self, name, value)
             if value < least:
@@ -92,7 +94,9 @@ def _whole_number(name: str, value: object) -> int:
     # bool is an int in Python, but Cut(True, 5) is a mistake.
     if not isinstance(value, bool):
         with suppress(TypeError):
-            return operator.index(value)  # type: ignore[arg-type]
+            number = operator.index(value)  # type: ignore[arg-type]
+            if number.bit_length() <= _MOST_BITS:
+                return number
     raise CutError(f"{name} must be a whole number, not {shown(value)}; write Cut(6, 128)")
 
 

@@ -43,7 +43,10 @@ def shown(value: object) -> str:
     >>> shown("banana"), shown(list(range(99)))
     ("'banana'", 'a list')
     """
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # a number of thousands of digits, say, or lists in lists without end
+        return f"a {type(value).__name__}"
     return text if len(text) <= 60 and "\n" not in text and " at 0x" not in text else f"a {type(value).__name__}"
 
 

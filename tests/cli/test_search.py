@@ -130,6 +130,8 @@ def test_mistakes_are_one_sentence(folder: Path, run: RunCommand) -> None:
         (("index", "coffee", "--coarse", "byte"), "coarse must be one of"),
         (("index", "coffee", "--recall", "7"), "recall must be a share"),
         (("index", "coffee", "--where", "{}"), "at least one field"),
+        (("index", "coffee", "--where", '{"and":' + "[" * 5000), "is not JSON"),
+        (("index", "coffee", "--where", '{"and":[' * 40 + '{"a": 1}' + "]}" * 40), "nested more than 32 levels deep"),
         (("index", "--queries", "empty.txt"), "has no queries"),
         (("index", "--queries", "."), "has no queries.jsonl"),
     ):

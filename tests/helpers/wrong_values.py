@@ -19,6 +19,17 @@ def anything(*given: object) -> None:
     """A function that can be called with anything."""
 
 
+class Unshown:
+    """What cannot be shown in a sentence."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+NESTED: Any = {}
+for _ in range(2000):
+    NESTED = {"and": [NESTED]}
+
 # What people give by mistake: nothing, text, numbers of all kinds, lists, tables, bytes, functions and things.
 WRONG: dict[str, Any] = {
     "None": None,
@@ -28,6 +39,11 @@ WRONG: dict[str, Any] = {
     "number": 3,
     "negative": -1,
     "huge": 10**30,
+    "gigantic": 10**5000,
+    "half a character": "\ud800",
+    "a zero": "a\0b",
+    "nested": NESTED,
+    "unshown": Unshown(),
     "float": 2.5,
     "nan": float("nan"),
     "flag": True,

@@ -146,8 +146,26 @@ def test_a_table_of_someone_else_is_refused(
         PgvectorTable.open(connection, "theirs", encoder)
 
 
+def test_what_postgres_cannot_store_is_one_sentence(encoder: Encoder, connection: psycopg.Connection[Any]) -> None:
+    table = PgvectorTable.open(connection, "docs", encoder)
+    table.add(TEXTS, IDS, METADATA)
+    for text, id_, facts in (("a\0b", "x", {}), ("a", "x\0", {}), ("a", "x", {"b": ["\0"]}), ("a", "x", {"\ud800": 1})):
+        with pytest.raises(DataError, match="has a zero or half of a surrogate pair, which Postgres cannot store"):
+            table.add([text], [id_], [facts])
+    for where in ({"lang": "a\0"}, {"\0": 1}, {"or": [{"lang": ["en", "\udc00"]}]}):
+        with pytest.raises(DataError, match="where has a zero or half of a surrogate pair"):
+            table.search("kan", where=where)
+    with pytest.raises(DataError, match="an empty list for 'lang'"):
+        table.search("kan", where={"lang": []})
+    with pytest.raises(DataError, match="ids must be a list of strings, not 'abc'"):  # not the texts a, b and c
+        table.delete("abc")
+    assert table.delete(["\ud800", "a\0", "a"]) == 1
+    table.add(["😀 \\u0000"], ["emoji"], [{"b": "😀 \\u0000"}])  # signs that only look like those
+    assert len(table) == 4
+
+
 def test_wrong_names_are_one_sentence(encoder: Encoder, connection: psycopg.Connection[Any]) -> None:
-    for name in ("", "a.b.c", "docs."):
+    for name in ("", "a.b.c", "docs.", "a\0b"):
         with pytest.raises(DataError, match=r"is not the name of a table; write docs or schema\.docs"):
             PgvectorTable.open(connection, name, encoder)
     with pytest.raises(DataError, match="there is no table 'new' yet; give the encoder"):

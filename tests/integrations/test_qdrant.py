@@ -22,7 +22,7 @@ METADATA: list[dict[str, Any]] = [
     {"year": 2019, "lang": "en", "price": 1.5},
     {"year": 2021, "lang": ["en", "fr"], "new": True},
     {"year": 2022, "lang": "de"},
-    {},
+    {"a field.with signs": "x"},
 ]
 
 
@@ -66,6 +66,7 @@ def test_texts_are_replaced_and_deleted(encoder: Encoder, client: QdrantClient) 
         {"or": [{"lang": "de"}, {"price": 1.5}]},
         {"and": [{"lang": "en"}, {"new": True}]},
         {"nothing": "x"},
+        {"a field.with signs": "x"},
     ],
     ids=str,
 )
@@ -86,6 +87,20 @@ def test_filters_of_qdrant_work_too(encoder: Encoder, client: QdrantClient) -> N
     assert [hit.id for hit in collection.search("kan", where=models.Filter(must=[german]))] == ["c"]
     with pytest.raises(DataError, match="Qdrant orders numbers only"):
         collection.search("kan", where={"lang": {"gte": "de"}})
+
+
+def test_what_qdrant_would_take_for_something_else_is_refused(encoder: Encoder, client: QdrantClient) -> None:
+    collection = QdrantCollection.open(client, "docs", encoder)
+    collection.add(TEXTS, IDS, METADATA)
+    with pytest.raises(DataError, match="an empty list for 'lang'"):  # not every text
+        collection.search("kan", where={"lang": []})
+    with pytest.raises(DataError, match="Qdrant has no name for it; rename it"):
+        collection.search("kan", where={'say "a"': 1})
+    with pytest.raises(DataError, match="ids must be a list of strings, not 'abc'"):  # not the texts a, b and c
+        collection.delete("abc")
+    collection.delete(["\ud800"])
+    collection.delete([])
+    assert len(collection) == 4
 
 
 def test_it_is_opened_again_with_its_model_or_any_depth(encoder: Encoder, tmp_path: Path) -> None:

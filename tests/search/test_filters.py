@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import UserDict
+from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -49,6 +52,13 @@ def test_what_matches(where: dict[str, Any], matching: list[int]) -> None:
     assert np.flatnonzero(allowed(where, column, len(ROWS))).tolist() == matching
 
 
+def nested(levels: int) -> dict[str, Any]:
+    where: dict[str, Any] = {"lang": "en"}
+    for _ in range(levels - 1):
+        where = {"and": [where]}
+    return where
+
+
 @pytest.mark.parametrize(
     ("where", "said"),
     [
@@ -58,18 +68,33 @@ def test_what_matches(where: dict[str, Any], matching: list[int]) -> None:
         ({"lang": {"like": "e"}}, "comparison 'like'"),
         ({"lang": {}}, "no comparison"),
         ({"year": {"gte": True}}, "compares 'year' with True"),
-        ({"year": {"gte": [1]}}, "give a number or a string"),
+        ({"year": {"gte": [1]}}, "give a finite number or a string"),
         ({"or": {"lang": "en"}}, "needs a list of filters"),
         ({"or": []}, "needs a list of filters"),
         ({"or": [{"lang": object()}]}, "for 'lang'"),
         ({7: "en"}, "not a string"),
         ({"year": float("nan")}, "for 'year'"),
         ({"year": [[1]]}, "for 'year'"),
+        ({"year": 10**5000}, "has a int for 'year'"),
+        ({"year": {"lt": float("inf")}}, "compares 'year' with inf; give a finite number"),
+        ({"lang": []}, "an empty list for 'lang'"),
+        (nested(33), "nested more than 32 levels deep"),
+        (nested(5000), "nested more than 32 levels deep"),
     ],
 )
 def test_what_is_no_filter_is_refused(where: Any, said: str) -> None:
     with pytest.raises(DataError, match=said):
         check_where(where)
+
+
+@pytest.mark.parametrize("kind", [UserDict, MappingProxyType])
+def test_any_mapping_is_a_filter_that_differs_from_others(kind: Callable[[dict[str, Any]], Any]) -> None:
+    """They are remembered by what they say: what one has found must never be another's."""
+    said = [canonical(check_where(kind({"year": kind({"gte": year})}))) for year in (2020, 2021)]
+    assert said == [canonical({"year": {"gte": year}}) for year in (2020, 2021)]
+    assert check_where({"and": (kind({"lang": {"en"}}),)}) == {"and": [{"lang": ["en"]}]}
+    assert canonical(check_where({"lang": {"en", 7}}))
+    assert check_where(nested(32)) == nested(32)
 
 
 def test_filters_that_say_the_same_are_remembered_as_one() -> None:

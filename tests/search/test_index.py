@@ -7,6 +7,7 @@ import pickle
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,16 @@ def test_where_restricts_a_search(index: Index) -> None:
     assert {hit.id for hit in again} == {hit.id for hit in hits} - {"t30"} | {"new"}
     with pytest.raises(DataError, match="where"):
         index.search("coffee", where={"even": None})
+
+
+def test_what_one_filter_found_is_never_that_of_another(index: Index) -> None:
+    found = [index.search("coffee", k=60, where=MappingProxyType({"kind": kind})) for kind in "abc"]
+    assert [{hit.metadata["kind"] for hit in hits} for hits in found] == [{"a"}, {"b"}, {"c"}]
+
+
+def test_an_id_that_no_text_can_have_is_not_there(index: Index) -> None:
+    assert index.delete(["\ud800", "t1"]) == 1
+    assert index.get(["\ud800"]) == []
 
 
 def test_default_ids_are_numbers_that_nobody_has(encoder: Encoder, tmp_path: Path) -> None:
@@ -380,6 +391,7 @@ def test_numbers_of_numpy_are_metadata(index: Index) -> None:
         (lambda index: index.search_vectors(np.ones((1, 129))), "at most 128 dims"),
         (lambda index: index.search_vectors("coffee"), "array of numbers"),
         (lambda index: index.search_vectors([[np.nan] * 128]), "nan or inf"),
+        (lambda index: index.search_vectors([[1e300] * 128]), "nan or inf"),
         (lambda index: index.delete("t1"), "ids must be a list"),
         (lambda index: index.delete([1]), "every id is a string"),
         (lambda index: index.add("one text"), "wrap it"),

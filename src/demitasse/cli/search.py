@@ -91,7 +91,7 @@ def _condition(text: str) -> dict[str, Any]:
     if text.lstrip().startswith("{"):
         try:
             parsed = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             parsed = None
         if not isinstance(parsed, dict):
             raise DataError(f'--where {text!r:.80} is not JSON; write lang=en, \'year>=2020\' or {{"lang": "en"}}')
@@ -110,7 +110,7 @@ def _condition(text: str) -> dict[str, Any]:
 def _value(written: str) -> str | float | bool:
     try:
         value = json.loads(written)
-    except ValueError:
+    except (ValueError, RecursionError):
         return written
     return value if isinstance(value, (str, int, float)) else written
 

@@ -165,7 +165,7 @@ def _check_columns(columns: Mapping[str, str]) -> None:
     for target in columns.values():
         if not isinstance(target, str) or not _TARGETS.fullmatch(target):
             allowed = "anchor, positive, negative (or negative_1, negative_2, ...), negatives, texts, a, b and score"
-            raise DataError(f"columns= maps to {target!r}, which is not one of the names to map to: {allowed}")
+            raise DataError(f"columns= maps to {shown(target)}, which is not one of the names to map to: {allowed}")
     if len(set(columns.values())) < len(columns):
         raise DataError(f"columns= maps two columns to one name ({dict(columns)}); map each to its own name")
 

@@ -24,7 +24,7 @@ from demitasse.encoding.teacher_space import TeacherSpace
 from demitasse.encoding.text_checks import checked, text_series
 from demitasse.encoding.token_tally import OnLong, TokenTally
 from demitasse.encoding.vectors import Vectors
-from demitasse.errors import CutError
+from demitasse.errors import CutError, shown
 from demitasse.extras import TENSORS, need
 from demitasse.host.progress import progress_over
 
@@ -158,7 +158,7 @@ class Encoder(ABC):
         if isinstance(layers, (Cut, str, tuple, list)):
             layers = Cut.of(layers)
             if dims is not None:
-                raise CutError(f"cut was given {layers} and dims={dims!r}; give a Cut alone, or layers and dims")
+                raise CutError(f"cut was given {layers} and dims={shown(dims)}; give a Cut alone, or layers and dims")
             layers, dims = layers
         wanted = Cut(full.layers if layers is None else layers, full.dims if dims is None else dims).within(full)
         return self if wanted == full else self._cut_to(wanted)

@@ -49,7 +49,7 @@ def _directions(values: npt.ArrayLike, call: str) -> Vectors:
     try:
         given = np.asarray(values)
         vectors = given.astype(np.float32)
-    except (TypeError, ValueError, RuntimeError) as problem:  # such as a tensor on a GPU
+    except (TypeError, ValueError, OverflowError, RuntimeError) as problem:  # such as a tensor on a GPU
         raise DataError(
             f"{call} was given {type(values).__name__}, which is not an array of numbers; give vectors as `encode` "
             "gives them"

@@ -134,7 +134,7 @@ def check_kind(kind: str) -> str:
 def _checked(values: npt.ArrayLike, verb: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     try:
         vectors = np.asarray(values, dtype)
-    except (TypeError, ValueError) as problem:
+    except (TypeError, ValueError, OverflowError) as problem:
         raise DataError(f"{verb} was given {type(values).__name__}, not vectors of numbers; give an array") from problem
     if vectors.ndim != 2 or not vectors.shape[1]:
         raise DataError(f"{verb} was given an array of shape {vectors.shape}; give one row per vector: (count, dims)")

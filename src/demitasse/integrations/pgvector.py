@@ -21,10 +21,10 @@ from typing import Any
 
 from demitasse.arguments import text, whole
 from demitasse.encoding.encoder import Encoder
-from demitasse.errors import DataError, reason
+from demitasse.errors import DataError, reason, shown
 from demitasse.extras import PGVECTOR, need
 from demitasse.integrations.stamps import KEY, Stamp, Stamped, Store
-from demitasse.search.documents import NewDocument, new_documents, pieces
+from demitasse.search.documents import NewDocument, is_unicode, new_documents, pieces, wanted_ids
 from demitasse.search.filters import Where, check_where
 from demitasse.search.hits import Hit
 
@@ -41,6 +41,7 @@ _LOCK = "SELECT pg_advisory_xact_lock(hashtext(%s))"  # of two that make the sam
 _EXTENSION = "CREATE EXTENSION IF NOT EXISTS vector"
 _THERE = "SELECT to_regclass(%s) IS NOT NULL"
 _COMMENT = "SELECT obj_description(to_regclass(%s), 'pg_class')"
+_NOT_STORED = "a zero or half of a surrogate pair, which Postgres cannot store"
 _ORDER = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 
 
@@ -54,6 +55,10 @@ class _Table(Stamped):
     def _rows(self, piece: Sequence[NewDocument]) -> tuple[list[str], list[tuple[Any, ...]]]:
         ids, vectors = self._encoded(piece)
         rows = [(id_, one.text, one.metadata or "{}", vec) for id_, one, vec in zip(ids, piece, vectors, strict=True)]
+        for id_, content, metadata, _ in rows:
+            facts = json.loads(metadata) if "\\u" in metadata else None
+            if not _storable([id_, content, facts]):
+                raise DataError(f"the text with the id {shown(id_)} has {_NOT_STORED}; remove that")
         return ids, rows
 
     def _insertion(self) -> sql.Composed:
@@ -92,14 +97,15 @@ class PgvectorTable(_Table):
         One that is there must hold vectors of the same model: then any number of layers may search it, and all of its
         dims are used. Without an encoder, its own model is loaded.
         """
+        quoted = _quoted(name)
         with connection.transaction():
             connection.execute(_LOCK, [name])
             with _needing_pgvector(connection.info.dbname):
                 connection.execute(_EXTENSION)
             register_vector(connection)
-            if connection.execute(_THERE, [_quoted(name)]).fetchone() == (False,):
+            if connection.execute(_THERE, [quoted]).fetchone() == (False,):
                 connection.execute(_creation(name, encoder))
-            (comment,) = connection.execute(_COMMENT, [_quoted(name)]).fetchone() or (None,)
+            (comment,) = connection.execute(_COMMENT, [quoted]).fetchone() or (None,)
         return cls._of(connection, name, encoder, _stamp(comment, name))
 
     def add(
@@ -123,7 +129,7 @@ class PgvectorTable(_Table):
     def delete(self, ids: Iterable[str]) -> int:
         """Take texts out; returns how many of `ids` were there."""
         with self.client.transaction():
-            return int(self.client.execute(self._deletion(), [list(ids)]).rowcount)
+            return int(self.client.execute(self._deletion(), [_wanted(ids)]).rowcount)
 
     def search(self, query: str, k: int = 10, *, where: Where | None = None) -> list[Hit]:
         """The `k` texts nearest to a query, best first; `where` is what `Index.search` takes: `{"lang": "en"}`."""
@@ -143,14 +149,15 @@ class AsyncPgvectorTable(_Table):
         cls, connection: psycopg.AsyncConnection[Any], name: str, encoder: Encoder | None = None
     ) -> AsyncPgvectorTable:
         """What `PgvectorTable.open` gives."""
+        quoted = _quoted(name)
         async with connection.transaction():
             await connection.execute(_LOCK, [name])
             with _needing_pgvector(connection.info.dbname):
                 await connection.execute(_EXTENSION)
             await register_vector_async(connection)
-            if await (await connection.execute(_THERE, [_quoted(name)])).fetchone() == (False,):
+            if await (await connection.execute(_THERE, [quoted])).fetchone() == (False,):
                 await connection.execute(_creation(name, encoder))
-            (comment,) = await (await connection.execute(_COMMENT, [_quoted(name)])).fetchone() or (None,)
+            (comment,) = await (await connection.execute(_COMMENT, [quoted])).fetchone() or (None,)
         return await asyncio.to_thread(cls._of, connection, name, encoder, _stamp(comment, name))
 
     async def add(
@@ -171,7 +178,7 @@ class AsyncPgvectorTable(_Table):
     async def delete(self, ids: Iterable[str]) -> int:
         """Take texts out; returns how many of `ids` were there."""
         async with self.client.transaction():
-            return int((await self.client.execute(self._deletion(), [list(ids)])).rowcount)
+            return int((await self.client.execute(self._deletion(), [_wanted(ids)])).rowcount)
 
     async def search(self, query: str, k: int = 10, *, where: Where | None = None) -> list[Hit]:
         """The `k` texts nearest to a query, best first."""
@@ -191,7 +198,10 @@ def jsonpath(where: Where) -> str:
     >>> jsonpath({"lang": ["en", "de"], "year": {"gte": 2020}})
     '(($."lang" == "en" || $."lang" == "de") && ($."year" >= 2020))'
     """
-    return _joined(" && ", [_condition(field, wanted) for field, wanted in check_where(where).items()])
+    checked = check_where(where)
+    if not _storable(checked):
+        raise DataError(f"where has {_NOT_STORED}; remove that")
+    return _joined(" && ", [_condition(field, wanted) for field, wanted in checked.items()])
 
 
 def _condition(field: str, wanted: Any) -> str:
@@ -204,6 +214,19 @@ def _condition(field: str, wanted: Any) -> str:
     return _joined(" || ", [f"{path} == {json.dumps(value)}" for value in several])
 
 
+def _storable(value: Any) -> bool:
+    """Whether Postgres has a form for all strings of a value of JSON."""
+    if isinstance(value, Mapping):
+        return all(_storable(name) and _storable(inner) for name, inner in value.items())
+    if isinstance(value, list):
+        return all(map(_storable, value))
+    return not isinstance(value, str) or ("\0" not in value and is_unicode(value))
+
+
+def _wanted(ids: Iterable[str]) -> list[str]:
+    return [id_ for id_ in wanted_ids(ids) if "\0" not in id_]
+
+
 def _joined(between: str, conditions: list[str]) -> str:
     return f"({between.join(conditions)})"
 
@@ -211,7 +234,7 @@ def _joined(between: str, conditions: list[str]) -> str:
 def _quoted(name: str) -> str:
     """The name of a table as SQL has it, with its schema if it has one."""
     parts = text("name", name).split(".")
-    if len(parts) > 2 or not all(parts):
+    if len(parts) > 2 or not all(parts) or "\0" in name:
         raise DataError(f"{name!r} is not the name of a table; write docs or schema.docs")
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
@@ -232,7 +255,7 @@ def _store(name: str) -> Store:
 
 def _stamp(comment: str | None, name: str) -> Stamp:
     stored = None
-    with suppress(ValueError, AttributeError):  # another comment, or none
+    with suppress(ValueError, AttributeError, RecursionError):  # another comment, or none
         stored = json.loads(comment or "{}").get(KEY)
     return Stamp.read(stored, _store(name))
 

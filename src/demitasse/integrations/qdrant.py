@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from demitasse.arguments import whole
 from demitasse.encoding.encoder import Encoder
-from demitasse.errors import DataError
+from demitasse.errors import DataError, shown
 from demitasse.extras import QDRANT, need
 from demitasse.integrations.stamps import KEY, Stamp, Stamped, Store
-from demitasse.search.documents import NewDocument, new_documents, pieces
+from demitasse.search.documents import NewDocument, new_documents, pieces, wanted_ids
 from demitasse.search.filters import Where, check_where
 from demitasse.search.hits import Hit
 
@@ -94,7 +95,8 @@ class QdrantCollection(_Collection):
 
     def delete(self, ids: Iterable[str]) -> None:
         """Take texts out."""
-        self.client.delete(self.name, [point_id(id_) for id_ in ids], wait=True)
+        if points := [point_id(id_) for id_ in wanted_ids(ids)]:
+            self.client.delete(self.name, points, wait=True)
 
     def search(self, query: str, k: int = 10, *, where: Where | models.Filter | None = None) -> list[Hit]:
         """The `k` texts nearest to a query, best first.
@@ -134,7 +136,8 @@ class AsyncQdrantCollection(_Collection):
 
     async def delete(self, ids: Iterable[str]) -> None:
         """Take texts out."""
-        await self.client.delete(self.name, [point_id(id_) for id_ in ids], wait=True)
+        if points := [point_id(id_) for id_ in wanted_ids(ids)]:
+            await self.client.delete(self.name, points, wait=True)
 
     async def search(self, query: str, k: int = 10, *, where: Where | models.Filter | None = None) -> list[Hit]:
         """The `k` texts nearest to a query, best first."""
@@ -166,8 +169,17 @@ def filter_of(where: Where) -> models.Filter:
             parts: list[Any] = [filter_of(part) for part in wanted]
             conditions.append(models.Filter(must=parts) if field == "and" else models.Filter(should=parts))
         else:
-            conditions.append(_condition(f"metadata.{field}", wanted))
+            conditions.append(_condition(f"metadata.{_key(field)}", wanted))
     return models.Filter(must=conditions)
+
+
+def _key(field: str) -> str:
+    """A field as the paths of Qdrant have it: in quotes if it has signs that mean something there."""
+    if re.fullmatch(r"[\w-]+", field):
+        return field
+    if not field or '"' in field or "\\" in field:
+        raise DataError(f"where has the field {shown(field)}, and Qdrant has no name for it; rename it")
+    return f'"{field}"'
 
 
 def _condition(key: str, wanted: Any) -> models.FieldCondition | models.Filter:

@@ -59,14 +59,28 @@ def pieces(documents: Iterator[NewDocument], size: int = PIECE) -> Iterator[list
         yield piece
 
 
+def wanted_ids(ids: Iterable[str]) -> list[str]:
+    """The ids of texts that are looked for, without those that no text can have."""
+    if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
+        raise DataError(f"ids must be a list of strings, not {shown(ids)}")
+    wanted = list(ids)
+    for id_ in wanted:
+        if not isinstance(id_, str):
+            raise DataError(f"ids has {shown(id_)}; every id is a string")
+    return [id_ for id_ in wanted if is_unicode(id_)]
+
+
 def _checked_id(given: object, number: int) -> str:
     if not isinstance(given, str) or not given:
         raise DataError(f"ids[{number}] is {shown(given)}; every id must be a string that is not empty")
-    try:
-        given.encode()
-    except UnicodeEncodeError:
-        raise DataError(f"ids[{number}] is {shown(given)}, which is not valid Unicode; give another id") from None
+    if not is_unicode(given):
+        raise DataError(f"ids[{number}] is {shown(given)}, which is not valid Unicode; give another id")
     return given
+
+
+def is_unicode(given: str) -> bool:
+    """Whether it has no half of a surrogate pair, for which databases have no bytes."""
+    return given.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in given)
 
 
 def _as_json(given: object, number: int) -> str | None:

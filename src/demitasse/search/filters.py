@@ -13,6 +13,7 @@ kinds are never equal and have no order: "7" is not 7, and neither is before the
 from __future__ import annotations
 
 import json
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -25,6 +26,7 @@ from demitasse.errors import DataError, shown
 Where = Mapping[str, Any]
 Allowed = npt.NDArray[np.bool_]
 Column = tuple[npt.NDArray[np.int32], list[Any]]  # for each row the number of its value, and the values
+DEEPEST = 32  # filters in one another: they are followed by functions that call themselves
 _RANGES: dict[str, Callable[[Any, Any], bool]] = {
     "gt": operator.gt,
     "gte": operator.ge,
@@ -36,23 +38,35 @@ _HOW = 'write {"lang": "en"}, {"lang": ["en", "de"]}, {"year": {"gte": 2020}}, o
 
 
 def check_where(where: object) -> Where:
-    """`where` itself, if it says what it may say."""
+    """What `where` says, in plain dicts and lists, if it says what it may say."""
+    return _checked(where, DEEPEST)
+
+
+def _checked(where: object, levels: int) -> dict[str, Any]:
+    if not levels:
+        raise DataError(f"where is nested more than {DEEPEST} levels deep; put its parts side by side")
     if not isinstance(where, Mapping) or not where:
         raise DataError(f"where must be a dict with at least one field, not {shown(where)}; {_HOW}")
+    plain: dict[str, Any] = {}
     for name, wanted in where.items():
         if not isinstance(name, str):
             raise DataError(f"where has the field {shown(name)}, which is not a string; {_HOW}")
         if name in _BOTH:
             if not isinstance(wanted, Sequence) or isinstance(wanted, str) or not wanted:
                 raise DataError(f"where has {name!r} with {shown(wanted)}, and it needs a list of filters; {_HOW}")
-            for inner in wanted:
-                check_where(inner)
+            plain[name] = [_checked(inner, levels - 1) for inner in wanted]
         elif isinstance(wanted, Mapping):
             _check_range(name, wanted)
+            plain[name] = dict(wanted)
         else:
-            for value in wanted if isinstance(wanted, (list, tuple, set, frozenset)) else [wanted]:
+            several = isinstance(wanted, (list, tuple, set, frozenset))
+            values = list(wanted) if several else [wanted]
+            for value in values:
                 _check_value(name, value)
-    return where
+            if not values:  # databases would take it for no condition at all
+                raise DataError(f"where has an empty list for {name!r}; give at least one value")
+            plain[name] = values if several else wanted
+    return plain
 
 
 def fields_of(where: Where) -> set[str]:
@@ -75,8 +89,8 @@ def allowed(where: Where, column: Callable[[str], Column], count: int) -> Allowe
 
 
 def canonical(where: Where) -> str:
-    """The same text for filters that say the same, to remember what they gave."""
-    return json.dumps(where, sort_keys=True, default=sorted)
+    """The same text for checked filters that say the same, to remember what they gave."""
+    return json.dumps(where, sort_keys=True)
 
 
 def _check_range(name: str, wanted: Mapping[str, Any]) -> None:
@@ -86,13 +100,13 @@ def _check_range(name: str, wanted: Mapping[str, Any]) -> None:
         raise DataError(f"where has {what} for {name!r}; use {', '.join(_RANGES)}, or a value for an equal one")
     for bound in wanted.values():
         if _kind(bound) not in ("number", "str"):
-            raise DataError(f"where compares {name!r} with {shown(bound)}; give a number or a string")
+            raise DataError(f"where compares {name!r} with {shown(bound)}; give a finite number or a string")
 
 
 def _check_value(name: str, value: object) -> None:
     if _kind(value) is None:
         raise DataError(
-            f"where has {shown(value)} for {name!r}; give a string, a number, true or false, or a list of them"
+            f"where has {shown(value)} for {name!r}; give a string, a finite number, true or false, or a list of them"
         )
 
 
@@ -101,7 +115,10 @@ def _kind(value: object) -> str | None:
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, (int, float)):
-        return "number" if value == value else None
+        try:
+            return "number" if math.isfinite(value) else None
+        except OverflowError:  # a whole number that is larger than any float
+            return None
     return "str" if isinstance(value, str) else None
 
 

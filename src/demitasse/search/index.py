@@ -22,7 +22,7 @@ from demitasse.search.building import Building, check_target
 from demitasse.search.catalog import Catalog, Document
 from demitasse.search.compacting import compact, measure
 from demitasse.search.description import Description
-from demitasse.search.documents import new_documents, pieces
+from demitasse.search.documents import new_documents, pieces, wanted_ids
 from demitasse.search.facts import facts
 from demitasse.search.filters import Where
 from demitasse.search.hits import Hit
@@ -227,19 +227,14 @@ class Index:
 
     def get(self, ids: Iterable[str]) -> list[Document]:
         """The texts with these ids and their metadata, in the order of `ids`; those that are not there are left out."""
-        wanted = several("ids", ids, text)
+        wanted = wanted_ids(several("ids", ids, text))
         rows = self._catalog.rows_of(wanted)
         there = self._catalog.documents(list(rows.values()))
         return [there[rows[id_]] for id_ in wanted if id_ in rows and rows[id_] in there]
 
     def delete(self, ids: Iterable[str]) -> int:
         """Take texts out; returns how many of `ids` were there."""
-        if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
-            raise DataError(f"ids must be a list of strings, not {shown(ids)}")
-        wanted = list(ids)
-        for id_ in wanted:
-            if not isinstance(id_, str):
-                raise DataError(f"ids has {shown(id_)}; every id is a string")
+        wanted = wanted_ids(ids)
         with self._writing():
             rows = self._catalog.rows_of(wanted)
             if rows:
@@ -341,8 +336,9 @@ class Index:
 
     def _queries(self, vectors: npt.ArrayLike) -> Vectors:
         try:
-            queries = np.asarray(vectors, np.float32)
-        except (TypeError, ValueError, RuntimeError):  # such as a tensor on a GPU
+            with np.errstate(over="ignore"):  # too large for 32 bits is infinite
+                queries = np.asarray(vectors, np.float32)
+        except (TypeError, ValueError, OverflowError, RuntimeError):  # such as a tensor on a GPU
             raise DataError(f"vectors must be an array of numbers, not {shown(vectors)}") from None
         queries = queries[None] if queries.ndim == 1 else queries
         if queries.ndim != 2 or not 1 <= queries.shape[1] <= self.cut.dims:

@@ -53,7 +53,8 @@ class Snapshot:
         """Which of the vectors, counted through all files, a search may find; `None`: all of them."""
         if where is None:
             return self.living
-        key = canonical(check_where(where))
+        where = check_where(where)
+        key = canonical(where)
         with self._lock:
             if key not in self._masks:
                 self._masks[key] = self._filtered(where)
