@@ -7,9 +7,9 @@
 Vectors are those of real sentences by the built-in model at --layers layers; queries are further sentences. Each method
 builds what it searches (on all cores; time and peak memory of that process), writes it to a file, and is opened from
 there by processes that may use one core or two. Queries are asked one at a time, in turns with exact float32 search in
-numpy, so that a slow minute of the machine hits both: "times" is the median over turns of exact / method. Recall is the
-share of the 10 nearest by exact float32 search over the same dims. A method that has a breadth is shown at its default,
-and at the least breadth with a recall of 0.98 on other queries.
+numpy, so that a slow minute of the machine hits both, with a pause between: "times" is the median over turns of
+exact / method. Recall is the share of the 10 nearest by exact float32 search over the same dims. A method that has a
+breadth is shown at its default, and at the least breadth with a recall of 0.98 on other queries.
 
 The file is written after each method. The same command goes on where it was stopped: what the file has from the same
 machine, versions and options stays, so --minutes, --rows, --dims and --methods can cut a long run into pieces.
@@ -40,6 +40,7 @@ from demitasse.host.machine import machine, versions
 
 QUERIES = 400  # held out; the first half chooses a breadth, the second is scored
 WANTED = 0.98
+PAUSE = 0.2  # seconds in which the threads of BLAS and OpenMP, which wait for more on a core of theirs, fall asleep
 SLOW = 0.1  # seconds for one query, above which few are timed in a turn
 EXACT = "numpy, exact float32"
 PEERS = ("faiss-cpu", "usearch", "sqlite-vec")
@@ -247,6 +248,7 @@ class Asked:
 
     def seconds(self, turn: int, count: int) -> float:
         """Seconds for one query, over some of them."""
+        time.sleep(PAUSE)
         return float(self._say("seconds", turn * count % (QUERIES - count), count))
 
     def memory(self) -> float:
