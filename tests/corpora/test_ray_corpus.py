@@ -1,4 +1,4 @@
-"""Corpora on a local Ray cluster: actors, nodes and drivers are killed, and no row is lost or there twice."""
+"""Corpora on a local Ray cluster: actors, raylets, nodes and drivers are killed; no row is lost or there twice."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from demitasse.host.bundled import corpus
 
 pytestmark = pytest.mark.ray
 ROWS, FILE = 40_000, 2000
-OPTIONS = CorpusOptions(id="key", vectors="int8")
+OPTIONS = CorpusOptions(id="key", vectors="int8", shard_rows=1000)
 
 
 @pytest.fixture(scope="module")
@@ -61,41 +63,64 @@ def check(out: Path, expected: Any) -> None:
     assert np.abs(vectors.astype(int) - expected.astype(int)).max() <= 1
 
 
-def meanwhile(action: Callable[[], bool]) -> threading.Thread:
-    """Try `action` until it says that it did something."""
+@contextmanager
+def meanwhile(action: Callable[[], bool]) -> Iterator[None]:
+    """Try `action` until it says that it did something, or all is over."""
+    over = threading.Event()
 
     def keep_trying() -> None:
-        for _ in range(600):
-            time.sleep(0.1)
-            if action():
-                return
+        while not over.wait(0.1) and not action():
+            pass
 
-    thread = threading.Thread(target=keep_trying, daemon=True)
-    thread.start()
-    return thread
+    with ThreadPoolExecutor(1) as pool:
+        tried = pool.submit(keep_trying)
+        try:
+            yield
+        finally:
+            over.set()
+        tried.result()
 
 
-def encoders() -> list[int]:
-    """The processes, below this one, of actors that encode just now."""
-    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+def processes_below(root: int) -> dict[int, str]:
+    """The processes that `root` has started, and those that they have, with their command lines."""
+    listed = subprocess.run(["ps", "-wweo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
     processes = [
         (int(pid), int(parent), words) for pid, parent, words in (line.split(None, 2) for line in listed.splitlines())
     ]
-    ours, found = {os.getpid()}, []
+    below = {root}
     while True:
-        more = {pid for pid, parent, _ in processes if parent in ours} - ours
+        more = {pid for pid, parent, _ in processes if parent in below} - below
         if not more:
-            break
-        ours |= more
-    for pid, _, words in processes:
-        if pid in ours and words.startswith("ray::MapWorker(MapBatches(EncodeBatch)"):
-            found.append(pid)
-    return found
+            return {pid: words for pid, _, words in processes if pid in below - {root}}
+        below |= more
+
+
+def encoders(root: int) -> list[int]:
+    """The processes below `root` of actors that encode just now."""
+    return [
+        pid
+        for pid, words in processes_below(root).items()
+        if words.startswith("ray::MapWorker(MapBatches(EncodeBatch)")
+    ]
+
+
+def raylet_below(root: int) -> int:
+    """The process of the raylet that `root` has started."""
+    (pid,) = (pid for pid, words in processes_below(root).items() if Path(words.split()[0]).name == "raylet")
+    return pid
+
+
+def rows_written(out: Path) -> int:
+    rows = 0
+    for path in (out / VECTORS).glob("*.parquet"):
+        with suppress(pa.ArrowInvalid, FileNotFoundError):  # it is being written, or was just given its name
+            rows += pq.read_metadata(path).num_rows
+    return rows
 
 
 def kill_one(pids: list[int]) -> bool:
     """Kill the process of an actor that encodes, and note which it was."""
-    for pid in encoders()[:1]:
+    for pid in encoders(os.getpid())[:1]:
         os.kill(pid, signal.SIGKILL)
         pids.append(pid)
     return bool(pids)
@@ -104,75 +129,82 @@ def kill_one(pids: list[int]) -> bool:
 def test_an_actor_is_killed(ray: Any, source: Path, expected: Any, tmp_path: Path) -> None:
     RayCluster().start()
     killed: list[int] = []
-    thread = meanwhile(lambda: kill_one(killed))
-    assert embed_on_ray(dt.load().cut(2, 64), str(source), str(tmp_path / "out"), OPTIONS) == ROWS
-    thread.join()
+    with meanwhile(lambda: kill_one(killed)):
+        assert embed_on_ray(dt.load().cut(2, 64), str(source), str(tmp_path / "out"), OPTIONS) == ROWS
     assert killed
     check(tmp_path / "out", expected)
 
 
-def test_the_driver_is_killed_and_the_next_one_goes_on(source: Path, expected: Any, tmp_path: Path, ray: Any) -> None:
+@pytest.mark.parametrize("what", ["the driver", "its raylet"])
+def test_the_driver_is_killed_or_its_raylet_and_the_next_one_goes_on(
+    what: str, source: Path, expected: Any, tmp_path: Path, ray: Any
+) -> None:
     program = (
         "import demitasse as dt\n"
         "from demitasse.corpora import ray_corpus\n"
-        "ray_corpus._BATCH, ray_corpus._FILE = 1000, 1\n"
-        "import ray.data\n"
-        "ray.data.DataContext.get_current().target_max_block_size = 100_000\n"  # so that there is more than one file
+        "ray_corpus._BATCH, ray_corpus._BLOCK = 1000, 100_000\n"
         f"ray_corpus.embed_on_ray(dt.load().cut(2, 64), {str(source)!r}, {str(tmp_path / 'out')!r}, "
-        "dt.CorpusOptions(id='key', vectors='int8'))"
+        "dt.CorpusOptions(id='key', vectors='int8', shard_rows=1000))"
     )
     driver = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    vectors = tmp_path / "out" / VECTORS
-    while driver.poll() is None and not any(vectors.glob("*.parquet")):
+    while driver.poll() is None and not rows_written(tmp_path / "out"):
         time.sleep(0.1)
     assert driver.poll() is None, "it ended before it could be killed"
-    driver.kill()
-    driver.wait()
+    os.kill(driver.pid if what == "the driver" else raylet_below(driver.pid), signal.SIGKILL)
+    assert driver.wait(timeout=120) != 0  # without its raylet a driver ends by itself
     time.sleep(5)  # its actors end with it
-    before = sum(pq.read_metadata(path).num_rows for path in vectors.glob("*.parquet"))
-    assert 0 < before < ROWS
+    assert 0 < rows_written(tmp_path / "out") < ROWS
     assert embed_on_ray(dt.load().cut(2, 64), str(source), str(tmp_path / "out"), OPTIONS) == ROWS
     check(tmp_path / "out", expected)
 
 
-def test_a_node_is_removed_in_the_middle(
-    source: Path, expected: Any, tmp_path: Path, ray: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("what", ["the node", "its raylet"])
+def test_a_node_or_its_raylet_is_lost_in_the_middle(
+    what: str, source: Path, expected: Any, tmp_path: Path, ray: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two nodes on one machine; with the second go its raylet and all actors on it."""
+    """Two nodes on one machine; the second is removed with all its processes, or its raylet alone is killed."""
     from ray.cluster_utils import Cluster
 
     monkeypatch.setattr(ray_corpus, "_BATCH", 1000)
-    monkeypatch.setattr(ray_corpus, "_FILE", 1)
-    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 4, "include_dashboard": False})
+    monkeypatch.setattr(ray_corpus, "_BLOCK", 100_000)
+    # The first has no room for all encoders.
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
     try:
-        second = nodes.add_node(num_cpus=4)
+        second = nodes.add_node(num_cpus=6)
+        raylet = second.all_processes["raylet"][0].process.pid
         ray.init(address=nodes.address, log_to_driver=False)
-        removed: list[bool] = []
+        lost: list[int] = []  # rows that were written by then
 
-        def remove() -> bool:
-            if not any((tmp_path / "out" / VECTORS).glob("*.parquet")):
+        def lose() -> bool:
+            if not rows_written(tmp_path / "out") or not encoders(raylet):
                 return False
-            nodes.remove_node(second, allow_graceful=False)
-            removed.append(True)
+            lost.append(rows_written(tmp_path / "out"))
+            if what == "the node":
+                nodes.remove_node(second, allow_graceful=False)
+            else:
+                os.kill(raylet, signal.SIGKILL)
             return True
 
-        thread = meanwhile(remove)
         cluster = RayCluster(nodes.address, actor_cores=1)
-        embed_on_ray(dt.load().cut(2, 64), str(source), str(tmp_path / "out"), OPTIONS, cluster)
-        thread.join()
-        assert removed
+        with meanwhile(lose):
+            assert embed_on_ray(dt.load().cut(2, 64), str(source), str(tmp_path / "out"), OPTIONS, cluster) == ROWS
+        assert 0 < lost[0] < ROWS
+        assert sum(node["Alive"] for node in ray.nodes()) == 1
         check(tmp_path / "out", expected)
     finally:
         ray.shutdown()
         nodes.shutdown()
 
 
-def test_bad_and_empty_rows_are_left_out_with_reasons(tmp_path: Path, ray: Any) -> None:
+def test_bad_and_empty_rows_are_left_out_with_reasons(
+    tmp_path: Path, ray: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # paths may be relative
     texts = ["a cup", None, " ", "a mug"]
     pq.write_table(pa.table({"key": [1, 2, 3, 4], "text": texts, "lang": ["en"] * 4}), tmp_path / "a.parquet")
     options = CorpusOptions(id="key", keep=("lang",))
     out = tmp_path / "out"
-    assert embed_on_ray(dt.load().cut(0, 32), str(tmp_path / "a.parquet"), str(out), options) == 2
+    assert embed_on_ray(dt.load().cut(0, 32), "a.parquet", "out", options) == 2
     table = pq.read_table(out / VECTORS).sort_by("key")
     assert (table["key"].to_pylist(), table["lang"].to_pylist()) == ([1, 4], ["en", "en"])
     (file,) = (out / "_bad_rows").iterdir()

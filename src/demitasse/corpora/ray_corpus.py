@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -35,7 +36,7 @@ from demitasse.host.machine import cores
 LOCAL = "local"
 SPARE = 3  # cores for the filter of ids, reading and writing
 _BATCH = 16_384  # rows that an actor encodes at a time, sorted by length
-_FILE = 256 << 20  # bytes of one file of the output, at least
+_BLOCK = 8 << 20  # bytes that go from one step to the next; Ray's own 128 MB are minutes of work, lost with the driver
 _READERS = {"parquet": "read_parquet", "jsonl": "read_json", "csv": "read_csv"}
 VECTORS, _MANIFEST, _CHECKPOINT = "vectors", "_ray.json", "_checkpoint"
 
@@ -60,8 +61,9 @@ class RayCluster:
         """Connect to Ray, or start it here."""
         ray = importlib.import_module("ray")
         if not ray.is_initialized():
-            local = {"num_cpus": cores() + SPARE, "include_dashboard": False}
-            ray.init(**(local if self.address == LOCAL else {"address": self.address}), log_to_driver=False)
+            # `local` is said to Ray too, or it would join a cluster that somebody else has started on this machine.
+            local = {"num_cpus": cores() + SPARE, "include_dashboard": False} if self.address == LOCAL else {}
+            ray.init(self.address, **local, log_to_driver=False)
 
 
 def actors_for(cluster: RayCluster, resources: dict[str, float]) -> dict[str, Any]:
@@ -103,7 +105,8 @@ def embed_on_ray(
     checked_encoder(encoder)
     options = instance("options", options or CorpusOptions(), CorpusOptions, "write CorpusOptions()")
     cluster = instance("cluster", cluster or RayCluster(), RayCluster, "write RayCluster()")
-    paths = [str(sources)] if isinstance(sources, str) else [str(one) for one in sources]
+    paths = [_whole(str(one)) for one in ([sources] if isinstance(sources, str) else sources)]
+    out = _whole(out)
     if options.id is None:
         raise DataError("Ray resumes by ids, and no column of ids was named; give one whose values are unique (--id)")
     if options.deduplicate:
@@ -111,6 +114,11 @@ def embed_on_ray(
     cluster.start()
     _check_same(out, {"facts": _facts(encoder, options), "options": asdict(options), "sources": paths})
     return _run(encoder, paths, out, options, cluster)
+
+
+def _whole(path: str) -> str:
+    """A path as processes that run elsewhere need it; Ray takes a relative one for a broken URI."""
+    return path if "://" in path else os.path.abspath(path)
 
 
 def _facts(encoder: Encoder, options: CorpusOptions) -> dict[str, Any]:
@@ -124,6 +132,7 @@ def _run(encoder: Encoder, paths: list[str], out: str, options: CorpusOptions, c
     context.checkpoint_config = checkpoint.CheckpointConfig(
         id_column=options.id, checkpoint_path=f"{out}/{_CHECKPOINT}", delete_checkpoint_on_success=False
     )
+    block, context.target_max_block_size = context.target_max_block_size, _BLOCK
     try:
         actors = actors_for(cluster, ray.cluster_resources())
         size = actors.pop("size")
@@ -144,9 +153,10 @@ def _run(encoder: Encoder, paths: list[str], out: str, options: CorpusOptions, c
             compute=data.ActorPoolStrategy(size=size),
             **actors,
         )
-        encoded.write_parquet(f"{out}/{VECTORS}", min_bytes_per_file=_FILE, ray_remote_args={"num_cpus": 0})
+        rows = options.shard_rows
+        encoded.write_parquet(f"{out}/{VECTORS}", min_rows_per_file=rows, ray_remote_args={"num_cpus": 0})
     finally:
-        context.checkpoint_config = None
+        context.checkpoint_config, context.target_max_block_size = None, block
     return int(data.read_parquet(f"{out}/{VECTORS}", columns=[options.id]).count())
 
 
