@@ -105,6 +105,44 @@ def encode_gpu() -> list[str]:
     return lines
 
 
+def corpus_rates() -> list[str]:
+    """`embed` beside other ways to encode the same corpus, and what a kill costs each."""
+    names = {
+        "embed": "**embed**",
+        "ray": "embed, Ray on this machine",
+        "encode": "`encode`, texts and vectors in memory",
+        "loop": "a loop over `encode`, 1,000 at a time",
+        "sentence-transformers": "sentence-transformers",
+        "fastembed": "fastembed, two processes",
+    }
+    lines = [
+        "| layers | | texts | texts/s | time, embed = 1 | a million, s | peak MB | lost to a kill at half |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in benchmark("corpus-rates")["rates"]:
+        for name, label in names.items():
+            if (way := row["ways"].get(name)) is None:
+                continue
+            kill = way.get("kill")
+            lost = "all that was done" if kill is None else f"{kill['lost']:.1f} s of {kill['unbroken']:.1f}"
+            lines.append(
+                f"| {row['layers']} | {label} | {way['rows']:,} | {way['rows_per_second']:,.0f} "
+                f"| {way['embed_is_faster']:.2f} | {way['seconds_of_a_million']:,} | {way['peak_mb']:,} | {lost} |"
+            )
+    return lines
+
+
+def corpus_plan() -> list[str]:
+    """What a sample says that a corpus takes, and what it takes."""
+    lines = ["| cut | texts | predicted, s | measured, s | ratio |", "|---|---|---|---|---|"]
+    for row in benchmark("corpus-plan")["plan"]:
+        lines.append(
+            f"| {row['cut']} | {row['rows']:,} | {row['predicted_seconds']} | {row['measured_seconds']} "
+            f"| {row['predicted_by_measured']:.2f} |"
+        )
+    return lines
+
+
 def openvino() -> list[str]:
     """OpenVINO on one graph beside the built-in blocks."""
     lines = ["| | sentences/s | one sentence, p50 ms |", "|---|---|---|"]

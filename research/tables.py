@@ -26,6 +26,8 @@ from aligned_tables import (
 from benchmark_tables import (
     aligned_step,
     compare_cpu,
+    corpus_plan,
+    corpus_rates,
     encode_cpu,
     encode_gpu,
     mixed_depths,
@@ -52,7 +54,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = (
     "README.md",
     "docs/index.md",
-    *(f"docs/how-to/{name}.md" for name in ("choose-a-cut", "cut-your-own-model", "rag", "train")),
+    *(f"docs/how-to/{name}.md" for name in ("choose-a-cut", "cut-your-own-model", "embed-a-corpus", "rag", "train")),
     *(f"docs/{name}.md" for name in ("log", "models", "objectives", "robustness", "search")),
     *(f"docs/{name}.md" for name in ("serving-engine", "speed", "web")),
     "src/demitasse/assets/model/README.md",
@@ -269,6 +271,8 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "encode cpu": encode_cpu,
     "compare cpu": compare_cpu,
     "plan check": plan_check,
+    "corpus rates": corpus_rates,
+    "corpus plan": corpus_plan,
     "encode gpu": encode_gpu,
     "mixed depths cpu": lambda: mixed_depths("cpu"),
     "mixed depths gpu": lambda: mixed_depths("gpu"),
