@@ -97,8 +97,7 @@ async function start(): Promise<void> {
   layers.max = String(full.layers);
   layers.value = String(Math.min(FIRST_LAYERS, full.layers));
   part("depths").replaceChildren(...bytes.map((_, depth) => new Option(String(depth), String(depth))));
-  const rest = bytes[full.layers]! - bytes[Number(layers.value)]!;
-  part("more").textContent = `(fetches ${megabytes(rest)} more, once)`;
+  part("all").textContent = `(runs all ${full.layers} layers too)`;
   say("Fetching the index …");
   const index = await model.openIndex();
   await model.keep(index);
