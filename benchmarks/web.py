@@ -2,6 +2,7 @@
 
     python benchmarks/web.py --json benchmarks/results/web.json --search DATA/retrieval/hotpotqa-500
     python benchmarks/web.py --json benchmarks/results/web.json --parts visits   # the times alone, about five minutes
+    python benchmarks/web.py --json benchmarks/results/web.json --parts sizes    # the bytes alone, for new weights
 
 What --parts leaves out stays in the JSON as it was.
 
@@ -43,7 +44,8 @@ from demitasse.search.queries import read_queries
 
 DEPTHS = (0, 1, 3, 6)
 SLOW = ("plain", "devtools 4x", "a quarter of a core")
-PARTS = ("visits", "equality", "search")
+PARTS = ("sizes", "visits", "equality", "search")
+BYTES = ("model_bytes", "runtime_bytes")
 ROUNDS, QUERIES = 5, 40
 FIRST = """async (layers) => {
     const began = performance.now();
@@ -107,7 +109,7 @@ def quarter(browser: Browser) -> Iterator[None]:
 
 
 def visit(browser: Browser, address: str, layers: int, slow: str) -> dict[str, Any]:
-    """What a first visit takes, and queries after it."""
+    """What a first visit fetches and takes, and queries after it."""
     context = browser.new_context()
     page = context.new_page()
     page.goto(f"{address}app.webmanifest")  # same origin, and no script
@@ -140,15 +142,25 @@ def script(answer: Response) -> dict[str, int]:
     return {answer.url: int(answer.headers["content-length"])}
 
 
+def sizes(browser: Browser, address: str) -> list[dict[str, Any]]:
+    """The bytes that are fetched until the first vector of each depth."""
+    found = [(depth, visit(browser, address, depth, "plain")) for depth in DEPTHS]
+    return [{"layers": depth, **{name: facts[name] for name in BYTES}} for depth, facts in found]
+
+
 def visits(browser: Browser, address: str) -> list[dict[str, Any]]:
-    """The least of all rounds, for every depth and slow-down."""
+    """The least time of all rounds, for every depth and slow-down."""
     found: dict[tuple[int, str], list[dict[str, Any]]] = {(depth, slow): [] for depth in DEPTHS for slow in SLOW}
     for _ in range(ROUNDS):
         for (depth, slow), runs in found.items():
             runs.append(visit(browser, address, depth, slow))
             print(depth, slow, {name: round(value, 1) for name, value in runs[-1].items()}, flush=True)
     return [
-        {"layers": depth, "cpu": slow, **{name: min(run[name] for run in runs) for name in runs[0]}}
+        {
+            "layers": depth,
+            "cpu": slow,
+            **{name: min(run[name] for run in runs) for name in runs[0] if name not in BYTES},
+        }
         for (depth, slow), runs in found.items()
     ]
 
@@ -263,6 +275,8 @@ def main() -> None:
         browsers = dict.fromkeys(asked.parts, f"Chromium {browser.version}")
         result |= {"cores": os.cpu_count(), "browsers": {**result.get("browsers", {}), **browsers}}
         with served(site) as address:
+            if "sizes" in asked.parts:
+                result["sizes"] = sizes(browser, address)
             if "visits" in asked.parts:
                 result["visits"] = visits(browser, address)
             if "equality" in asked.parts:

@@ -39,16 +39,22 @@ from benchmark_tables import (
     serve_overload,
     serve_soak,
     train_step,
-    web_equality,
-    web_peer,
-    web_search,
-    web_visits,
 )
 from paper_results import backbones, read_files
 from results_tables import brief
 from search_tables import rag_index, search_index, search_of, search_scans, searches, searches_across
 from soak_tables import TABLES as SOAK_TABLES
 from soak_tables import word_cache_attack
+from web_tables import (
+    web_browsers,
+    web_differences,
+    web_equality,
+    web_operators,
+    web_peer,
+    web_rounded,
+    web_search,
+    web_visits,
+)
 
 ROOT = Path(__file__).parents[1]
 PAGES = (
@@ -277,8 +283,12 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "mixed depths cpu": lambda: mixed_depths("cpu"),
     "mixed depths gpu": lambda: mixed_depths("gpu"),
     "openvino": openvino,
+    "web browsers": web_browsers,
+    "web differences": web_differences,
     "web equality": web_equality,
+    "web operators": web_operators,
     "web peer": web_peer,
+    "web rounded": web_rounded,
     "web search": web_search,
     "web visits": web_visits,
     "overload simulation": overload_simulation,
