@@ -95,8 +95,9 @@ def test_token_ids_are_those_of_python(site: Path, blank: Callable[[str], Page])
 @pytest.mark.parametrize(("layers", "every"), [(0, 1), (1, 1), (3, 10), (6, 10)])
 def test_int8_vectors_are_those_of_python(layers: int, every: int, site: Path, blank: Callable[[str], Page]) -> None:
     # Another order of additions changes the last bit of a number, and now and then a number of a layer is rounded to
-    # the next int8. Without layers nothing is rounded.
-    least, mean = (0.999999, 0.999999) if layers == 0 else (0.998, 0.9999)
+    # the next int8, which all layers after it carry on. Without layers nothing is rounded, and with them most texts
+    # have no such number.
+    least, mean = {0: (0.999999, 0.999999), 1: (0.999, 0.9999), 3: (0.997, 0.9998), 6: (0.99, 0.999)}[layers]
     texts = hard_texts()[::every]
     expected = dt.load().cut(layers, 384).encode(texts, progress=False)
     with served(site) as address:
@@ -105,6 +106,7 @@ def test_int8_vectors_are_those_of_python(layers: int, every: int, site: Path, b
         found = cosines(page.evaluate(ENCODE, [texts, {"layers": layers}]), expected)
     assert found.min() >= least
     assert found.mean() >= mean
+    assert np.median(found) >= 0.99999
 
 
 def test_fp32_vectors_are_those_of_python(tmp_path: Path, blank: Callable[[str], Page]) -> None:
@@ -301,8 +303,8 @@ def test_the_page_is_readable_and_reachable(width: int, scheme: Any, site: Path,
             ".filter((one) => one.getBoundingClientRect().height < 44).length"
         )
         assert small == 0  # fingers need 44 px
-        shown = "(() => { const query = document.getElementById('query'); return query.scrollWidth <= query.clientWidth; })()"
-        assert page.evaluate(shown) or width < 360  # all of the first query
+        whole = page.locator("#query").evaluate("(one) => one.scrollWidth <= one.clientWidth")
+        assert whole or width < 360  # all of the first query can be read
         named = page.evaluate(
             "[...document.querySelectorAll('input')].every((one) => one.labels.length === 1 && one.labels[0].innerText)"
         )
