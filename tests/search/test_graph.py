@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from demitasse import Encoder, FolderError, Index, MissingExtra, Scan, load
+from demitasse.encoding.manifest import sha256_of
 from demitasse.host.bundled import corpus
 from demitasse.search import compacting, graph, searching
 
@@ -45,6 +47,35 @@ def test_it_finds_what_a_scan_finds(index: Index) -> None:
         assert index.search(query, k=5, scan=GRAPH) == exact
         assert index.search(query, k=5) == exact
     assert index.verify() == {}
+
+
+def test_a_search_reaches_every_vector(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    from usearch.index import Index as Usearch
+
+    threads, add = list[object](), Usearch.add
+
+    def watched(self: Usearch, *given: object, **named: object) -> object:
+        threads.append(named["threads"])
+        return add(self, *given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Usearch, "add", watched)
+    index.compact(graph=True)
+    assert threads == [1]  # with two, one graph in some hundreds has vectors that no search reaches
+    file = graph_file(index)
+    near = graph.Graph(file.parent, graph.GraphEntry(file.name, sha256_of(file), 1))
+    vectors = load().cut(0, 64).encode(TEXTS[:200])
+    assert [rows[0] for rows in near.near(vectors, 1)] == [*range(1, 201)]
+
+
+def test_a_model_is_loaded_after_a_graph_was_searched(index: Index) -> None:
+    lines = [
+        "import sys, numpy as np, demitasse as dt",
+        "hits = dt.Index.open(sys.argv[1]).search_vectors(np.eye(1, 64), k=3, scan=dt.Scan('graph'))",
+        "print(len(hits[0]), dt.load().cut(0, 8).encode(['a small cup']).shape)",
+    ]
+    command = [sys.executable, "-c", "\n".join(lines), index.folder]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "3 (1, 8)\n"), done.stderr
 
 
 def test_it_is_used_unless_there_is_a_filter(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:

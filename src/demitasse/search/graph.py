@@ -23,7 +23,6 @@ from demitasse.errors import FolderError, file_reason, reason
 from demitasse.extras import ANN, need
 from demitasse.host.atomic import new_file
 from demitasse.host.fields import Fields
-from demitasse.host.machine import cores
 from demitasse.search.catalog import CATALOG
 from demitasse.search.segments import Rows, Segment, blocks, is_file_name
 
@@ -34,6 +33,7 @@ _CURE = "run demitasse index compact to make it again"
 _BLOCK = 1 << 14  # vectors in memory at a time
 _EDGES = 16  # of each vector; twice as many on the lowest level
 _LOOKED_AT = 128  # vectors that are looked at to place a new one
+_THREADS = 1  # with more, usearch 2.26 leaves vectors that no search reaches (unum-cloud/USearch#735)
 BREADTHS = (32, 64, 128, 256, 512, 1024)  # vectors that a search keeps looking at: more take longer and find more
 
 
@@ -68,13 +68,11 @@ class GraphEntry:
 def build_graph(path: Path, segments: Sequence[Segment]) -> GraphEntry:
     """Write a graph of all vectors aside, and move it into place."""
     need("a graph of near neighbours", ANN)
-    from usearch.index import Index as Usearch
-
     dims = segments[0].dims
-    made = Usearch(ndim=dims, metric="cos", dtype="i8", connectivity=_EDGES, expansion_add=_LOOKED_AT)
+    made = _usearch()(ndim=dims, metric="cos", dtype="i8", connectivity=_EDGES, expansion_add=_LOOKED_AT)
     for _, segment, block in blocks(segments, _BLOCK):
         vectors = segment.vectors(block, dims).astype(np.int8)
-        made.add(np.asarray(segment.rows[block], np.uint64), vectors, threads=cores())
+        made.add(np.asarray(segment.rows[block], np.uint64), vectors, threads=_THREADS)
     with new_file(path) as file:
         try:
             made.save(file.name)  # which opens that name itself; what it wrote is synced and moved as if it were ours
@@ -109,17 +107,23 @@ class Graph:
     @cached_property
     def _opened(self) -> Any:
         need(f"the graph of {self.folder.parent}", ANN)
-        from usearch.index import Index as Usearch
-
         path = self.folder / self.entry.file
         try:
             if sha256_of(path) != self.entry.sha256:
                 raise FolderError(f"{path} is not the file that was written (its sha256 differs); {_CURE}")
-            return Usearch.restore(path, view=True)
+            return _usearch().restore(path, view=True)
         except FolderError:
             raise
         except Exception as problem:  # usearch raises RuntimeError for whatever is wrong
             raise FolderError(f"{path} cannot be read ({reason(problem)}); {_CURE}") from problem
+
+
+def _usearch() -> Any:
+    """The index of usearch. onnxruntime comes first: imported after usearch 2.26, it ends the process (SIGSEGV)."""
+    import onnxruntime  # noqa: F401 - for the order alone
+    from usearch.index import Index as Usearch
+
+    return Usearch
 
 
 def positions_of(segments: Sequence[Segment], rows: Rows) -> npt.NDArray[np.int64]:
