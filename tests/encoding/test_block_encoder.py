@@ -169,8 +169,9 @@ def half(path: Path) -> None:
 def of_another_model(folder: Path) -> None:
     path = folder / "layer_2.onnx"
     model = onnx.load(path)
-    model.metadata_props[0].value = "012345678\nabcdef"
     assert model.metadata_props[0].key == FINGERPRINT
+    size = len(model.metadata_props[0].value)
+    model.metadata_props[0].value = ("012345678\nabcdef" * 8)[:size]  # the file keeps its size
     path.write_bytes(model.SerializeToString())
 
 
@@ -192,7 +193,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "a missing exit": (lambda f: (f / "exit_0.onnx").unlink(), "exit_0.onnx cannot be read .No such file"),
     "a block of another model": (
         of_another_model,
-        r"layer_2.onnx belongs to another model .its fingerprint is 012345678\\nabcdef,",
+        r"layer_2.onnx belongs to another model .its fingerprint begins with 012345678\\nabcdef,",
     ),
     "half a tokenizer": (lambda f: half(f / "tokenizer.json"), "tokenizer.json has .* bytes and should have"),
     "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "tokenizer.json cannot be read"),

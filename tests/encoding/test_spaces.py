@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import torch
 import zoo
 
 from demitasse import Cut, Encoder, export, fit_exits, load
-from demitasse.encoding.manifest import Manifest
+from demitasse.encoding.manifest import MANIFEST, Manifest
 from demitasse.encoding.spaces import Space
 from demitasse.torch_model.torch_encoder import TorchEncoder
 
@@ -65,12 +66,17 @@ def test_an_export_shares_the_space_of_its_model(elastic: Encoder, tmp_path: Pat
 
 
 def test_an_export_that_does_not_say_has_a_space_of_its_own(tmp_path: Path) -> None:
-    built_in = load()
-    assert not built_in.manifest.space  # type: ignore[attr-defined]
-    assert len(built_in.space.depths) == 7
-    built_in.cut(2, 64).save(tmp_path / "m")
-    assert load(tmp_path / "m").space == built_in.cut(layers=2).space
-    assert load(tmp_path / "m").space.difference(built_in.space) is None
+    load().save(tmp_path / "old")
+    manifest = json.loads((tmp_path / "old" / MANIFEST).read_text())
+    assert len(manifest.pop("space")) == 7
+    (tmp_path / "old" / MANIFEST).write_text(json.dumps(manifest))  # as they were before exports said it
+    old = load(tmp_path / "old")
+    assert not old.manifest.space  # type: ignore[attr-defined]
+    assert len(old.space.depths) == 7
+    assert old.space.difference(load().space) == "its weights"
+    old.cut(2, 64).save(tmp_path / "m")
+    assert load(tmp_path / "m").space == old.cut(layers=2).space
+    assert load(tmp_path / "m").space.difference(old.space) is None
 
 
 def test_other_weights_are_another_space(model_folder: Callable[..., Path], elastic: Encoder) -> None:

@@ -97,12 +97,12 @@ class Blocks:
         carried = session.get_modelmeta().custom_metadata_map.get(FINGERPRINT)
         if carried != self.fingerprint:
             raise FolderError(
-                f"{path} belongs to another model (its fingerprint is {_on_one_line(carried or 'missing')}, the "
-                f"folder's is {_on_one_line(self.fingerprint)}); copy or export the model again"
+                f"{path} belongs to another model (its fingerprint begins with {_on_one_line(carried or 'missing')}, "
+                f"the folder's with {_on_one_line(self.fingerprint)}); copy or export the model again"
             )
         return session
 
 
 def _on_one_line(text: str) -> str:
-    """A fingerprint as it is; what a damaged file has in its place, without line breaks and not too long."""
-    return ascii(text)[1:-1][:64]
+    """The beginning of a fingerprint, or of what a damaged file has in its place, without line breaks."""
+    return ascii(text)[1:-1][:17]
