@@ -142,7 +142,7 @@ class Training:
     def _student(self):
         how = settled(self.options, self.device)
         self.log("runs as", how)
-        student = released(**how).to(self.device)
+        student = released(self.options.weights, **how).to(self.device)
         if self.options.start:
             saved = torch.load(folder("runs", self.options.start, "model.pt"), map_location=self.device)
             student.load_state_dict(saved["weights"])

@@ -16,6 +16,7 @@ def parse(description, arguments=None):
     add("--until", type=float, help="instead of --seconds: end training at this time of the clock (time.time())")
     add("--resume", action="store_true")
     add("--start", help="a run whose weights (exits too) to start from")
+    add("--weights", default="minilm", help="whose layers to start from, exits fitted anew: minilm, or begun")
     add("--seed", type=int, default=0)
     _add_data(parser)
     _add_loss(parser)

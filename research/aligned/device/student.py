@@ -156,9 +156,9 @@ class Student(nn.Module):
         return self.embedded(self.pooled(*tokens.packed(rows, total), longest))
 
 
-def released(**how):
-    """The released model, its last exit the identity and the others too."""
-    student = Student(**how).read_bert(load_file(folder("minilm.safetensors")))
+def released(weights="minilm", **how):
+    """The released model, or another one of its shape; all exits are the identity."""
+    student = Student(**how).read_bert(load_file(folder(f"{weights}.safetensors")))
     with torch.no_grad():
         student.exit_w.copy_(torch.eye(WIDTH).expand(DEPTH + 1, -1, -1))
     return student
