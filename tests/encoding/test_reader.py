@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,7 +9,7 @@ import pytest
 import transformers as tf
 import zoo
 
-from demitasse import DataError, Encoder, load
+from demitasse import DataError, Encoder, FolderError, load
 from demitasse.encoding.reader import Reader
 from demitasse.torch_model.hf_tokenizer import batch_tokenizer
 
@@ -39,6 +41,28 @@ def test_the_built_in_tokenizer_reads_ids_too() -> None:
     reader = load().reader
     ids = reader.read_ids([inside(reader, "a ristretto, please")], "query: ")
     assert ids.ids_of(0) == reader.read(["a ristretto, please"], "query: ").ids_of(0)
+
+
+@pytest.mark.parametrize("name", ["BERT", "Qwen3"])
+def test_a_tokenizer_that_adds_more_tokens_than_the_model_takes_is_refused(
+    name: str, model_folder: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(model_folder(name), tmp_path / "m"))
+    settings = json.loads((folder / "tokenizer.json").read_text())
+    special = next(token for token in settings["added_tokens"] if token["special"])
+    every_text = [{"SpecialToken": {"id": special["content"], "type_id": 0}}] * 150 + [
+        {"Sequence": {"id": "A", "type_id": 0}}
+    ]
+    known = {special["content"]: {"id": special["content"], "ids": [special["id"]], "tokens": [special["content"]]}}
+    settings["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": every_text,
+        "pair": every_text,
+        "special_tokens": known,
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(settings))
+    with pytest.raises(FolderError, match=r"adds 150 special tokens to every text, and the model takes \d+ tokens"):
+        load(folder, device="cpu", max_seq_length=64).encode(["kan"])
 
 
 def test_every_kind_of_tokenizer_says_how_many_ids_it_has(model_folder: Callable[..., Path]) -> None:

@@ -75,6 +75,12 @@ def test_a_file_that_is_not_there_is_refused_before_the_first_line(tmp_path: Pat
             read_lines(path)
 
 
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "a\0b.gz"])
+def test_a_name_that_no_file_can_have_is_refused(name: str) -> None:
+    with pytest.raises(DataError, match=r"^cannot read '.*'.*; give a readable text file"):
+        read_lines(Path(name))
+
+
 @pytest.mark.posix
 def test_a_pipe_is_read_as_it_comes(tmp_path: Path) -> None:
     """A pipe cannot be opened twice: whoever writes to it would be cut off."""

@@ -37,6 +37,18 @@ def test_a_config_with_a_negative_number_of_heads_is_refused(tmp_path: Path) -> 
         read_model(str(tmp_path), torch.float32, CPU)
 
 
+@pytest.mark.parametrize("shards", [False, True])
+def test_a_config_with_more_layers_than_there_are_weights_is_refused_before_they_are_made(
+    shards: bool, tmp_path: Path
+) -> None:
+    zoo.build("BERT").save_pretrained(tmp_path, max_shard_size="20KB" if shards else "1GB")
+    assert (tmp_path / "model.safetensors.index.json").exists() == shards
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_hidden_layers": 2**31 - 1}))
+    with pytest.raises(FolderError, match=r"config\.json says 2147483647 layers, and the weights are \d+ tensors"):
+        read_model(str(tmp_path), torch.float32, CPU)
+
+
 def test_weights_stored_in_half_precision_are_read_as_float32(tmp_path: Path) -> None:
     zoo.build("Qwen3").to(torch.bfloat16).save_pretrained(tmp_path)
     assert read_model(str(tmp_path), torch.float32, CPU).dtype is torch.float32

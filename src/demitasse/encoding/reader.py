@@ -14,7 +14,7 @@ from demitasse.encoding.packed_tokens import Batch, PackedTokens
 from demitasse.encoding.prompts import literal_prompt, prompt_text
 from demitasse.encoding.tokenizer_errors import told
 from demitasse.encoding.word_cache import WordCache, word_cache_for
-from demitasse.errors import DataError, shown
+from demitasse.errors import DataError, FolderError, shown
 
 
 def _tokenize_alone() -> None:
@@ -91,6 +91,12 @@ def fastest_tokenizer(tokenizer: Tokenizer, max_tokens: int, direction: str = "r
 
     Its limits are set, so it should be no one else's.
     """
+    around = tokenizer.num_special_tokens_to_add(is_pair=False)
+    if around >= max_tokens:  # a limit below them would be ignored
+        raise FolderError(
+            f"the tokenizer adds {around} special tokens to every text, and the model takes {max_tokens} tokens; copy "
+            "tokenizer.json again"
+        )
     cached = word_cache_for(tokenizer, max_tokens, direction)
     if cached is not None:
         return cached

@@ -70,7 +70,7 @@ def _closing(file: _File, texts: Iterator[str]) -> Iterator[str]:
 def _opened(source: Path) -> _File:
     try:
         return gzip.open(source) if source.suffix.lower() == ".gz" else source.open("rb")
-    except OSError as problem:
+    except (OSError, ValueError) as problem:  # some strings cannot be names of files
         raise _unreadable(source, problem) from problem
 
 
@@ -132,6 +132,6 @@ def _one_sentence(source: Path, name: str, line: Callable[[], int]) -> Iterator[
         raise _unreadable(source, problem) from problem
 
 
-def _unreadable(source: Path, problem: OSError) -> DataError:
+def _unreadable(source: Path, problem: Exception) -> DataError:
     why = file_reason(problem)
-    return DataError(f"cannot read {str(source)!r} ({why}); give a readable text file, one text or row per line")
+    return DataError(f"cannot read {str(source)!a} ({why}); give a readable text file, one text or row per line")

@@ -11,6 +11,7 @@ from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import safe_open
 
 from demitasse.errors import FolderError, reason
 from demitasse.host.fields import Fields
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 # Of a config: who wrote it and how it is stored, and the number of layers, which a cut says itself.
 _NOT_COMPUTED = ("transformers_version", "architectures", "dtype", "torch_dtype", "matryoshka_dimensions", "use_cache")
+_SHARDS = "model.safetensors.index.json"
 
 
 def read_model(folder: str, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
@@ -35,6 +37,7 @@ def read_model(folder: str, dtype: torch.dtype, device: torch.device) -> PreTrai
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         _check_counts(config)
+        _check_layers(config, Path(folder))
         # T5 and similar models are loaded as their encoder; for most others both give the same class.
         encoders = AutoModelForTextEncoding._model_mapping
         auto = AutoModelForTextEncoding if type(config) in encoders else AutoModel
@@ -65,9 +68,25 @@ def _check_counts(config: PreTrainedConfig) -> None:
             raise ValueError(f"config.json says {name}: {value}")
 
 
+def _check_layers(config: PreTrainedConfig, folder: Path) -> None:
+    """Refuse more layers than there are weights: transformers would make them all, until the memory is full."""
+    weights = _weights_in(folder)
+    if weights is not None and config.num_hidden_layers > weights:
+        raise ValueError(f"config.json says {config.num_hidden_layers} layers, and the weights are {weights} tensors")
+
+
+def _weights_in(folder: Path) -> int | None:
+    """How many tensors there are in safetensors; `None` where there are none."""
+    index, single = folder / _SHARDS, folder / "model.safetensors"
+    if single.is_file():
+        with safe_open(single, "pt") as file:
+            return len(file.keys())
+    return len(read_json(index)["weight_map"]) if index.is_file() else None
+
+
 def _check_shards(folder: Path) -> None:
     """Refuse weights that are listed in several files if one of these is outside the folder."""
-    path = folder / "model.safetensors.index.json"
+    path = folder / _SHARDS
     if path.is_file():
         index = Fields(read_json(path), path, "copy or save the model again")
         for name in {*index.text_of("weight_map").values()}:
