@@ -68,8 +68,10 @@ class GraphEntry:
 def build_graph(path: Path, segments: Sequence[Segment]) -> GraphEntry:
     """Write a graph of all vectors aside, and move it into place."""
     need("a graph of near neighbours", ANN)
+    from usearch.index import Index as Usearch
+
     dims = segments[0].dims
-    made = _usearch()(ndim=dims, metric="cos", dtype="i8", connectivity=_EDGES, expansion_add=_LOOKED_AT)
+    made = Usearch(ndim=dims, metric="cos", dtype="i8", connectivity=_EDGES, expansion_add=_LOOKED_AT)
     for _, segment, block in blocks(segments, _BLOCK):
         vectors = segment.vectors(block, dims).astype(np.int8)
         made.add(np.asarray(segment.rows[block], np.uint64), vectors, threads=_THREADS)
@@ -107,23 +109,17 @@ class Graph:
     @cached_property
     def _opened(self) -> Any:
         need(f"the graph of {self.folder.parent}", ANN)
+        from usearch.index import Index as Usearch
+
         path = self.folder / self.entry.file
         try:
             if sha256_of(path) != self.entry.sha256:
                 raise FolderError(f"{path} is not the file that was written (its sha256 differs); {_CURE}")
-            return _usearch().restore(path, view=True)
+            return Usearch.restore(path, view=True)
         except FolderError:
             raise
         except Exception as problem:  # usearch raises RuntimeError for whatever is wrong
             raise FolderError(f"{path} cannot be read ({reason(problem)}); {_CURE}") from problem
-
-
-def _usearch() -> Any:
-    """The index of usearch. onnxruntime comes first: imported after usearch 2.26, it ends the process (SIGSEGV)."""
-    import onnxruntime  # noqa: F401 - for the order alone
-    from usearch.index import Index as Usearch
-
-    return Usearch
 
 
 def positions_of(segments: Sequence[Segment], rows: Rows) -> npt.NDArray[np.int64]:
