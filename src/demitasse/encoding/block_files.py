@@ -105,4 +105,4 @@ class Blocks:
 
 def _on_one_line(text: str) -> str:
     """The beginning of a fingerprint, or of what a damaged file has in its place, without line breaks."""
-    return ascii(text)[1:-1][:17]
+    return ascii(text[:16])[1:-1]

@@ -95,7 +95,7 @@ def fastest_tokenizer(tokenizer: Tokenizer, max_tokens: int, direction: str = "r
     if around >= max_tokens:  # a limit below them would be ignored
         raise FolderError(
             f"the tokenizer adds {around} special tokens to every text, and the model takes {max_tokens} tokens; copy "
-            "tokenizer.json again"
+            "the model again"
         )
     cached = word_cache_for(tokenizer, max_tokens, direction)
     if cached is not None:

@@ -134,4 +134,4 @@ def _one_sentence(source: Path, name: str, line: Callable[[], int]) -> Iterator[
 
 def _unreadable(source: Path, problem: Exception) -> DataError:
     why = file_reason(problem)
-    return DataError(f"cannot read {str(source)!a} ({why}); give a readable text file, one text or row per line")
+    return DataError(f"cannot read {str(source)!r} ({why}); give a readable text file, one text or row per line")

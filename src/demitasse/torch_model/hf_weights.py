@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 # Of a config: who wrote it and how it is stored, and the number of layers, which a cut says itself.
 _NOT_COMPUTED = ("transformers_version", "architectures", "dtype", "torch_dtype", "matryoshka_dimensions", "use_cache")
-_SHARDS = "model.safetensors.index.json"
 
 
 def read_model(folder: str, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
@@ -33,11 +32,11 @@ def read_model(folder: str, dtype: torch.dtype, device: torch.device) -> PreTrai
     """
     from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding
 
-    _check_shards(Path(folder))
+    listed = _listed_weights(Path(folder))
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         _check_counts(config)
-        _check_layers(config, Path(folder))
+        _check_layers(config, Path(folder) / "model.safetensors", listed)
         # T5 and similar models are loaded as their encoder; for most others both give the same class.
         encoders = AutoModelForTextEncoding._model_mapping
         auto = AutoModelForTextEncoding if type(config) in encoders else AutoModel
@@ -68,30 +67,27 @@ def _check_counts(config: PreTrainedConfig) -> None:
             raise ValueError(f"config.json says {name}: {value}")
 
 
-def _check_layers(config: PreTrainedConfig, folder: Path) -> None:
-    """Refuse more layers than there are weights: transformers would make them all, until the memory is full."""
-    weights = _weights_in(folder)
-    if weights is not None and config.num_hidden_layers > weights:
-        raise ValueError(f"config.json says {config.num_hidden_layers} layers, and the weights are {weights} tensors")
-
-
-def _weights_in(folder: Path) -> int | None:
-    """How many tensors there are in safetensors; `None` where there are none."""
-    index, single = folder / _SHARDS, folder / "model.safetensors"
+def _check_layers(config: PreTrainedConfig, single: Path, listed: Mapping[str, str]) -> None:
+    """Refuse more layers than there are weights: transformers would make them all before it looks for weights."""
+    layers, weights = getattr(config, "num_hidden_layers", 0), len(listed)
     if single.is_file():
         with safe_open(single, "pt") as file:
-            return len(file.keys())
-    return len(read_json(index)["weight_map"]) if index.is_file() else None
+            weights = len(file.keys())
+    if weights and layers > weights:
+        raise ValueError(f"config.json says {layers} layers, and the weights are {weights} tensors")
 
 
-def _check_shards(folder: Path) -> None:
-    """Refuse weights that are listed in several files if one of these is outside the folder."""
-    path = folder / _SHARDS
-    if path.is_file():
-        index = Fields(read_json(path), path, "copy or save the model again")
-        for name in {*index.text_of("weight_map").values()}:
-            if PureWindowsPath(name).parts != (name,):  # which knows what is a path on POSIX, too
-                raise index.problem(f"names {name!a:.80}, which is outside the folder")
+def _listed_weights(folder: Path) -> Mapping[str, str]:
+    """The file of each weight, where they are in several; refused if one of these is outside the folder."""
+    path = folder / "model.safetensors.index.json"
+    if not path.is_file():
+        return {}
+    index = Fields(read_json(path), path, "copy or save the model again")
+    listed = index.text_of("weight_map")
+    for name in {*listed.values()}:
+        if PureWindowsPath(name).parts != (name,):  # which knows what is a path on POSIX, too
+            raise index.problem(f"names {name!a:.80}, which is outside the folder")
+    return listed
 
 
 def architecture_facts(model: PreTrainedModel) -> dict[str, Any]:
