@@ -3,13 +3,14 @@
     python research/aligned/from_blocks.py src/demitasse/assets/model BASE OUT --packed PACKED
 
 Weights are the rounded ones; biases keep what int8 takes off them. BASE is all-MiniLM-L6-v2 (for its config and
-tokenizer). Cosines of the vectors of both are printed. PACKED gets begun.safetensors, for `explore.py --weights begun`.
+tokenizer). It prints how far the weights are from those of BASE, and cosines of the vectors of both. PACKED gets
+begun.safetensors, for `explore.py --weights begun`.
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,11 @@ from onnx import numpy_helper
 from safetensors.torch import save_file
 
 import demitasse as dt
-from demitasse.encoding.exits import Exit
 from demitasse.host.bundled import corpus
-from demitasse.torch_model.readout import NORMALIZE, Dense
+
+sys.path.insert(0, str(Path(__file__).parent / "device"))
+from convert_checkpoint import converted
+from student import DEPTH, Student
 
 LINEARS = {  # of a layer, in the order in which the graph has them
     "linear": "attention.self.query",
@@ -84,26 +87,27 @@ def main() -> None:
     parser.add_argument("--packed", type=Path)
     options = parser.parse_args()
     blocks, base = dt.load(options.blocks), dt.load(options.base, device="cpu")
-    depth = blocks.full.layers
     weights = embeddings(options.blocks / "embeddings.onnx")
-    for number in range(depth):
+    for number in range(DEPTH):
         own = layer(options.blocks / f"layer_{number + 1}.onnx")
         weights |= {f"encoder.layer.{number}.{name}": value for name, value in own.items()}
     state = {name: torch.from_numpy(np.array(value, np.float32)) for name, value in weights.items()}
-    problems = base.backbone.model.load_state_dict(state, strict=False)
-    absent = [key for key in problems.missing_keys if "pooler" not in key and "position_ids" not in key]
-    assert not problems.unexpected_keys, problems.unexpected_keys
-    assert not absent, absent
-    exits = {number: exit_of(options.blocks / f"exit_{number}.onnx") for number in range(depth + 1)}
-    last = Dense(*map(torch.from_numpy, exits.pop(depth)))
-    below = {number: Exit(*values) for number, values in exits.items()}
-    replace(base, exits=below, head=(NORMALIZE, last)).save(options.out, force=True)
+    before = {name: value.clone() for name, value in base.backbone.model.state_dict().items() if name in state}
+    moved = sum((state[name] - before[name]).square().sum() for name in state)
+    norm = sum(value.square().sum() for value in before.values())
+    print(f"moved by {(moved / norm) ** 0.5:.2f} times the norm of BASE")
+    student = Student().read_bert(state)
+    with torch.no_grad():
+        for number in range(DEPTH + 1):
+            weight, bias = exit_of(options.blocks / f"exit_{number}.onnx")
+            student.exit_w[number], student.exit_b[number] = torch.from_numpy(weight), torch.from_numpy(bias)
+    converted(student, base, {}).save(options.out, force=True)
     if options.packed:
         halves = {name: value.half().contiguous() for name, value in state.items()}
         save_file(halves, options.packed / "begun.safetensors")
     again = dt.load(options.out, device="cpu")
     texts = list(corpus()[:300])
-    for number in range(depth + 1):
+    for number in range(DEPTH + 1):
         ours, theirs = (encoder.cut(layers=number).encode(texts) for encoder in (again, blocks))
         cosines = (ours * theirs).sum(1)
         print(f"depth {number}: cosine to int8 {cosines.mean():.4f}, at least {cosines.min():.4f}")
