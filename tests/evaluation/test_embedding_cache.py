@@ -38,14 +38,14 @@ def encoded(monkeypatch: pytest.MonkeyPatch, encoder: Encoder) -> list[str]:
 
     def counting(
         self: Encoder,
-        texts: Iterable[str],
+        parts: Iterable[list[str]],
         cuts: Sequence[Cut],
         prefix: str,
         tally: TokenTally,
         advance: Callable[[int], None],
     ) -> Iterator[dict[Cut, Vectors]]:
-        held = list(texts)
-        seen.extend(held)
+        held = list(parts)
+        seen.extend(text for window in held for text in window)
         return real(self, held, cuts, prefix, tally, advance)  # type: ignore[arg-type]
 
     monkeypatch.setattr(type(encoder), "_embed_windows", counting)

@@ -75,14 +75,14 @@ def encoded(monkeypatch: pytest.MonkeyPatch, encoder: Encoder) -> list[tuple[lis
 
     def counting(
         self: Encoder,
-        texts: Iterable[str],
+        parts: Iterable[list[str]],
         cuts: Sequence[Cut],
         prefix: str,
         tally: TokenTally,
         advance: Callable[[int], None],
     ) -> Iterator[dict[Cut, Vectors]]:
-        held = list(texts)
-        seen.append((held, self.full.layers))
+        held = list(parts)
+        seen.append(([text for window in held for text in window], self.full.layers))
         return real(self, held, cuts, prefix, tally, advance)  # type: ignore[arg-type]
 
     monkeypatch.setattr(type(encoder), "_embed_windows", counting)

@@ -1,8 +1,8 @@
 """`embed_corpus`: a corpus of any size to vectors, on one machine.
 
 One thread reads, this one encodes (on as many cores as the encoder uses), one writes: each a shard ahead of the next,
-so that memory holds a few shards and never more. The folder is made beside its place and moved there when it is
-complete. A run that was killed goes on with the first shard that is not there.
+so that nobody waits, and memory holds a few shards and never more. The folder is made beside its place and moved there
+when it is complete. A run that was killed goes on with the first shard that is not there.
 """
 
 from __future__ import annotations
@@ -32,14 +32,13 @@ from demitasse.corpora.summary import CorpusSummary
 from demitasse.data.parquet_vectors import dictionary_columns
 from demitasse.encoding.checked_encoder import checked_encoder
 from demitasse.encoding.encoder import Encoder
-from demitasse.encoding.token_tally import TokenTally
 from demitasse.errors import DataError, FolderError
 from demitasse.extras import PARQUET, need
 from demitasse.host.atomic import new_file, put_folder
 from demitasse.host.full_disk import naming_full_disk
 from demitasse.host.leftovers import remove, sweep
 from demitasse.host.only_writer import only_writer
-from demitasse.host.progress import progress_bar
+from demitasse.host.progress import Advance, progress_bar
 from demitasse.host.replacing import check_replaceable
 
 BEGUN = ".building"  # added to the name of the folder while it is not finished
@@ -179,7 +178,7 @@ class _Run:
         return done, encoded
 
     def _made(
-        self, manifest: Manifest, known: dict[int, Counts | None], advance: Callable[[int], None]
+        self, manifest: Manifest, known: dict[int, Counts | None], advance: Advance
     ) -> Iterator[tuple[Shard, Counts]]:
         """Each shard that was written, with its counts."""
         seen = DistinctTexts() if self.made.options.deduplicate else None
@@ -190,21 +189,26 @@ class _Run:
         ahead: deque[tuple[Shard, Future[ShardRows]]] = deque()
         written: deque[tuple[Shard, Future[Counts]]] = deque()
         upcoming = iter(wanted)
-        try:
+        taken: deque[tuple[Shard, ShardRows]] = deque()  # that are being encoded
+
+        def texts() -> Iterator[list[str]]:
             while True:
                 while len(ahead) < _AHEAD and (shard := next(upcoming, None)) is not None:
                     ahead.append((shard, reading.submit(reader.read, shard)))
                 if not ahead:
-                    break
+                    return
                 shard, read = ahead.popleft()
                 rows = read.result()
-                if known[shard.number] is not None:
-                    continue
-                tally = TokenTally()
-                encoded = self.made.encode(rows.texts, tally, advance)
+                if known[shard.number] is None:
+                    taken.append((shard, rows))
+                    yield rows.texts
+
+        try:
+            for encoded in self.made.encode(texts(), advance):
+                shard, rows = taken.popleft()
                 advance(shard.rows - len(rows.texts))
-                written.append((shard, writing.submit(self._write, shard, manifest, rows, encoded, tally)))
-                del read, rows, encoded
+                written.append((shard, writing.submit(self._write, shard, manifest, rows, encoded)))
+                del rows, encoded
                 if len(written) > 1:
                     yield _result(written.popleft())
             while written:
@@ -214,9 +218,10 @@ class _Run:
                 pool.shutdown(cancel_futures=True)
             reader.close()
 
-    def _write(self, shard: Shard, manifest: Manifest, rows: ShardRows, encoded: Encoded, tally: TokenTally) -> Counts:
+    def _write(self, shard: Shard, manifest: Manifest, rows: ShardRows, encoded: Encoded) -> Counts:
         """Write what was left out of a shard, then the shard itself: one that is there is complete."""
         parquet = importlib.import_module("pyarrow.parquet")
+        tally = encoded.tally
         counts = Counts(len(rows.texts), tally.tokens, tally.truncated, rows.empty, rows.duplicates, len(rows.bad))
         if rows.bad:
             (self.begun / BAD_ROWS).mkdir(exist_ok=True)

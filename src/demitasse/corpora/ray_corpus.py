@@ -28,7 +28,6 @@ from demitasse.corpora.shard_encoder import ShardEncoder
 from demitasse.corpora.shard_rows import ShardReader
 from demitasse.encoding.checked_encoder import checked_encoder
 from demitasse.encoding.encoder import Encoder
-from demitasse.encoding.token_tally import TokenTally
 from demitasse.errors import DataError, FolderError
 from demitasse.extras import RAY, need
 from demitasse.host.machine import cores
@@ -191,7 +190,7 @@ class EncodeBatch:
         if rows.bad:
             _write_bad(rows.bad, self._out)
         made = ShardEncoder(self._encoder, options, columns)
-        encoded = made.encode(rows.texts, TokenTally(), lambda done: None)
+        encoded = next(made.encode([rows.texts], lambda done: None))
         table = made.table(rows, encoded.stored(), {})
         return table.rename_columns([options.id if name == ID else name for name in table.column_names])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,25 +15,26 @@ from demitasse.corpora.options import VECTOR, CorpusOptions
 from demitasse.corpora.shard_rows import ShardRows
 from demitasse.data.parquet_vectors import METADATA_KEY, typed_array, vector_facts
 from demitasse.encoding.encoder import Encoder
+from demitasse.encoding.groups import encode_groups
 from demitasse.encoding.token_tally import TokenTally
 from demitasse.encoding.vectors import STORAGE_TYPES, Stored, Vectors, store
 from demitasse.encoding.vectors import columns as stored_columns
+from demitasse.host.progress import Advance
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """Vectors as they come from the model."""
+    """Vectors as they come from the model, and what was read for them."""
 
-    vectors: Vectors
+    windows: list[Vectors]
+    tally: TokenTally
     kind: str
+    dims: int
 
     def stored(self) -> Stored:
         """The vectors as they are stored."""
-        return store(self.vectors, self.kind) if len(self.vectors) else _none(self.vectors, self.kind)
-
-
-def _none(vectors: Vectors, kind: str) -> Stored:
-    return np.empty((0, stored_columns(vectors.shape[1], kind)), STORAGE_TYPES[kind])
+        none = np.empty((0, stored_columns(self.dims, self.kind)), STORAGE_TYPES[self.kind])
+        return np.concatenate([none, *(store(vectors, self.kind) for vectors in self.windows)])
 
 
 @dataclass(frozen=True)
@@ -47,22 +48,20 @@ class ShardEncoder:
     @property
     def facts(self) -> dict[str, Any]:
         """What makes the vectors, as JSON values."""
-        options = self.options
-        prompt = self.encoder.reader.prefix(options.prompt_name, options.prompt)
-        return vector_facts(self.encoder, options.vectors, prompt)
+        return vector_facts(self.encoder, self.options.vectors, self._prefix)
 
-    def encode(self, texts: list[str], tally: TokenTally, advance: Callable[[int], None]) -> Encoded:
-        """The vectors of texts; the encoder sorts them by length in windows of thousands, and more gains nothing."""
-        options, full = self.options, self.encoder.full
-        made = self.encoder.encode_cuts(
-            texts,
-            [full],
-            prompt_name=options.prompt_name,
-            prompt=options.prompt,
-            tally=tally,
-            progress=advance,
-        )[full]
-        return Encoded(made, options.vectors)
+    def encode(self, shards: Iterable[list[str]], advance: Advance) -> Iterator[Encoded]:
+        """The vectors of each list of texts; the next list is taken while one is computed.
+
+        The encoder sorts texts by length in windows of thousands, and more gains nothing.
+        """
+        kind, dims = self.options.vectors, self.encoder.full.dims
+        for group in encode_groups(self.encoder, shards, self._prefix, advance):
+            yield Encoded(group.windows, group.tally, kind, dims)
+
+    @property
+    def _prefix(self) -> str:
+        return self.encoder.reader.prefix(self.options.prompt_name, self.options.prompt)
 
     def schema(self, shard: Mapping[str, Any]) -> Any:
         """The columns of a table and what is said about it: what made the vectors, and what is known of the shard."""

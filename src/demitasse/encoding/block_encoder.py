@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 
 from demitasse.arguments import flag, path
 from demitasse.cut import Cut
-from demitasse.encoding.batching import pace, token_batches, windows
+from demitasse.encoding.batching import pace, token_batches
 from demitasse.encoding.block_files import SPACE, TOKENIZER, Blocks, files_at
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.fingerprints import fingerprint, reading
@@ -30,7 +30,6 @@ from demitasse.encoding.pooling import Pooling, without_prompt
 from demitasse.encoding.reader import BatchTokenizer, Reader, fastest_tokenizer
 from demitasse.encoding.spaces import Space, chained, space_of
 from demitasse.encoding.teacher_space import TeacherSpace, read_back, written
-from demitasse.encoding.text_checks import checked
 from demitasse.encoding.token_tally import TokenTally
 from demitasse.encoding.tokenizer_errors import check_ids, told
 from demitasse.encoding.vectors import Vectors, unit_length
@@ -38,6 +37,7 @@ from demitasse.errors import DeviceError, FolderError
 from demitasse.host.atomic import new_folder
 from demitasse.host.bundled import BUILT_IN
 from demitasse.host.machine import cores
+from demitasse.host.progress import Advance
 
 _PER_TOKEN = ("input_ids", "attention_mask", "pooled_mask")
 _PROBES = ((2, 3), (4, 5))  # texts and tokens, all different, so that a shape says what its axes count
@@ -167,7 +167,7 @@ class BlockEncoder(Encoder):
         return replace(self, layers=cut.layers, dims=cut.dims)
 
     def _embed_windows(
-        self, texts: Iterable[str], cuts: Sequence[Cut], prefix: str, tally: TokenTally, advance: Callable[[int], None]
+        self, parts: Iterable[list[str]], cuts: Sequence[Cut], prefix: str, tally: TokenTally, advance: Advance
     ) -> Iterator[dict[Cut, Vectors]]:
         prompt_tokens = 0 if self.pooling.include_prompt else self.reader.prompt_tokens(prefix)
         device_kind = self.device_kind
@@ -177,7 +177,7 @@ class BlockEncoder(Encoder):
         feed = pace(self.runtime, device_kind)
         ahead: deque[_Window] = deque()
         try:
-            for window in windows(checked(texts), feed.window, feed.characters):
+            for window in parts:
                 packed = self.reader.read(window, prefix)
                 tally.add(packed, self.max_seq_length)
                 lengths = packed.lengths.tolist()
@@ -190,11 +190,11 @@ class BlockEncoder(Encoder):
 
                 # Where one thread is asked for, and for a few texts, handing them to another would only take longer.
                 if self.threads == 1 or (len(batches) == 1 and not ahead):
-                    parts = deque(_done(embed(batch)) for batch in batches)
+                    results = deque(_done(embed(batch)) for batch in batches)
                 else:
                     pool = pool or ThreadPoolExecutor(workers, "demitasse")
-                    parts = deque(pool.submit(embed, batch).result for batch in batches)
-                ahead.append(_Window(batches, parts, len(packed)))
+                    results = deque(pool.submit(embed, batch).result for batch in batches)
+                ahead.append(_Window(batches, results, len(packed)))
                 if len(ahead) > 1:
                     yield finite(ahead.popleft().vectors(cuts, advance), self._why_not_finite)
             while ahead:
@@ -285,15 +285,15 @@ class _Window:
     """Texts that are being embedded, in batches."""
 
     batches: list[list[int]]
-    parts: deque[Callable[[], dict[Cut, Vectors]]]  # wait for each batch, once
+    results: deque[Callable[[], dict[Cut, Vectors]]]  # wait for each batch, once
     count: int
 
-    def vectors(self, cuts: Sequence[Cut], advance: Callable[[int], None]) -> dict[Cut, Vectors]:
+    def vectors(self, cuts: Sequence[Cut], advance: Advance) -> dict[Cut, Vectors]:
         vectors = {cut: np.empty((self.count, cut.dims), np.float32) for cut in cuts}
         for batch in self.batches:
             # No variable holds what is waited for: an error that it raises would hold itself then, through the frames
             # of its traceback, and keep its blocks in memory until garbage is collected.
-            for cut, of_batch in self.parts.popleft()().items():
+            for cut, of_batch in self.results.popleft()().items():
                 vectors[cut][batch] = of_batch
             advance(len(batch))
         return vectors

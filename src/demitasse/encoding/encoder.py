@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
@@ -26,7 +26,7 @@ from demitasse.encoding.token_tally import OnLong, TokenTally
 from demitasse.encoding.vectors import Vectors
 from demitasse.errors import CutError, shown
 from demitasse.extras import TENSORS, need
-from demitasse.host.progress import progress_over
+from demitasse.host.progress import Advance, ProgressOption, progress_over
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -133,9 +133,12 @@ class Encoder(ABC):
 
     @abstractmethod
     def _embed_windows(
-        self, texts: Iterable[str], cuts: Sequence[Cut], prefix: str, tally: TokenTally, advance: Callable[[int], None]
+        self, parts: Iterable[list[str]], cuts: Sequence[Cut], prefix: str, tally: TokenTally, advance: Advance
     ) -> Iterator[dict[Cut, Vectors]]:
-        """The vectors of each window of `texts`, with `prefix` before each, at each of `cuts`."""
+        """The vectors of each window of texts in `parts`, with `prefix` before each text, at each of `cuts`.
+
+        The next window may be taken before the vectors of one are given, and is counted then.
+        """
 
     @abstractmethod
     def _embed_mixed(self, texts: MixedTexts) -> Vectors:
@@ -306,7 +309,7 @@ class Encoder(ABC):
         prompt_name: str | None = None,
         prompt: str | None = None,
         tally: TokenTally | None = None,
-        progress: bool | Callable[[int], None] | None = None,
+        progress: ProgressOption = None,
     ) -> dict[Cut, Vectors]:
         """What `encode` gives at each of `cuts`, from one pass through the deepest of them.
 
@@ -324,9 +327,8 @@ class Encoder(ABC):
         >>> encoder.count_tokens(["a ristretto", "a lungo " * 40]).tolist(), encoder.max_seq_length
         ([4, 82], 32)
         """
-        prefix, feed = self.reader.prefix(prompt_name, prompt), pace(self.runtime, self.device_kind)
-        parts = windows(checked(text_series(texts)), feed.window, feed.characters)
-        counts = [self.reader.read(part, prefix).whole_lengths for part in parts]
+        prefix = self.reader.prefix(prompt_name, prompt)
+        counts = [self.reader.read(part, prefix).whole_lengths for part in self._windows(text_series(texts))]
         return np.concatenate([np.empty(0, np.int64), *counts])
 
     def similarity(self, first: npt.ArrayLike, second: npt.ArrayLike) -> Vectors:
@@ -357,19 +359,13 @@ class Encoder(ABC):
         return as_tensor(vectors)
 
     def _cuts(
-        self,
-        texts: Iterable[str],
-        cuts: Sequence[Cut],
-        prefix: str,
-        tally: TokenTally,
-        *,
-        progress: bool | Callable[[int], None] | None,
+        self, texts: Iterable[str], cuts: Sequence[Cut], prefix: str, tally: TokenTally, *, progress: ProgressOption
     ) -> dict[Cut, Vectors]:
         wanted = sorted({cut.within(self.full) for cut in cuts})
         parts: dict[Cut, list[Vectors]] = {cut: [] for cut in wanted}
         runner, column = self.cut(layers=wanted[-1].layers), text_series(texts)
         with progress_over("encoding", column, show=progress) as advance:
-            for vectors in runner._embed_windows(column, wanted, prefix, tally, advance):
+            for vectors in runner._embed_windows(self._windows(column), wanted, prefix, tally, advance):
                 for cut, of_window in vectors.items():
                     parts[cut].append(of_window)
         return {cut: _joined(of_windows, cut.dims) for cut, of_windows in parts.items()}
@@ -378,9 +374,14 @@ class Encoder(ABC):
         self, texts: Iterable[str], prefix: str, tally: TokenTally, *, progress: bool | None
     ) -> Iterator[Vectors]:
         with progress_over("encoding", texts, show=progress) as advance:
-            for vectors in self._embed_windows(texts, [self.full], prefix, tally, advance):
+            for vectors in self._embed_windows(self._windows(texts), [self.full], prefix, tally, advance):
                 yield from vectors[self.full]
         tally.warn(self.max_seq_length, stacklevel=3)
+
+    def _windows(self, texts: Iterable[str]) -> Iterator[list[str]]:
+        """`texts`, checked, as many at a time as its device is fed."""
+        feed = pace(self.runtime, self.device_kind)
+        return windows(checked(texts), feed.window, feed.characters, feed.first)
 
     def __copy__(self) -> Self:
         return self  # it never changes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from demitasse.cut import Cut
-from demitasse.encoding.batching import pace, windows
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.fingerprints import fingerprint
 from demitasse.encoding.mixed_depths import MixedTexts
@@ -20,10 +19,10 @@ from demitasse.encoding.pooling import Pooling
 from demitasse.encoding.reader import Reader
 from demitasse.encoding.spaces import Space
 from demitasse.encoding.teacher_space import ROLES, TeacherSpace
-from demitasse.encoding.text_checks import checked
 from demitasse.encoding.token_tally import TokenTally
 from demitasse.encoding.vectors import Vectors, unit_length
 from demitasse.errors import CutError, FolderError
+from demitasse.host.progress import Advance
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -151,11 +150,10 @@ class JointEncoder(Encoder):
         return [teacher.prompts.get(prefix, "") for teacher in self.teacher_space.teachers]
 
     def _embed_windows(
-        self, texts: Iterable[str], cuts: Sequence[Cut], prefix: str, tally: TokenTally, advance: Callable[[int], None]
+        self, parts: Iterable[list[str]], cuts: Sequence[Cut], prefix: str, tally: TokenTally, advance: Advance
     ) -> Iterator[dict[Cut, Vectors]]:
-        feed = pace(self.runtime, self.device_kind)
         prefixes = self._prefixes(prefix)
-        for window in windows(checked(texts), feed.window, feed.characters):
+        for window in parts:
             total = np.zeros((len(window), self.dims), np.float32)
             for number, (part, before) in enumerate(zip(self.parts, prefixes, strict=True)):
                 counted = tally if number == 0 else None

@@ -48,9 +48,13 @@ class TokenTally:
                 f"text {self.texts + long[0]} has {packed.whole_lengths[long[0]]} tokens and the model takes {limit}; "
                 'shorten it, or pass on_long="cut" to have it truncated'
             )
-        self.texts += len(packed)
-        self.tokens += int(packed.lengths.sum())
-        self.truncated += len(long)
+        self.merge(TokenTally(self.on_long, len(packed), int(packed.lengths.sum()), len(long)))
+
+    def merge(self, other: TokenTally) -> None:
+        """Count what another one has counted."""
+        self.texts += other.texts
+        self.tokens += other.tokens
+        self.truncated += other.truncated
 
     def warn(self, limit: int, stacklevel: int) -> None:
         """Say how many texts were truncated, if that was asked for."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from demitasse.errors import DataError
 from demitasse.host.atomic import new_file
 from demitasse.host.leftovers import sweep
 from demitasse.host.npy_files import map_npy
+from demitasse.host.progress import Advance
 
 SHARD = 4096  # texts
 _KEY = "text"
@@ -113,7 +114,7 @@ def encode_layers(
     layers: Collection[int],
     prompt_name: str | None,
     cache: EmbeddingCache | None,
-    advance: Callable[[int], None],
+    advance: Advance,
 ) -> dict[int, Vectors]:
     """The vectors of `texts` (without duplicates) at full width and each number of `layers`, from one pass."""
     dims = encoder.full.dims

@@ -39,7 +39,7 @@ from demitasse.evaluation.task_files import read_tasks
 from demitasse.evaluation.task_vectors import encode_sides, texts_of
 from demitasse.evaluation.tasks import PairTask, Scores, SearchTask, Task, check_names
 from demitasse.host.machine import versions
-from demitasse.host.progress import progress_bar
+from demitasse.host.progress import Advance, progress_bar
 
 OpenCache = Callable[[str | None], EmbeddingCache | None]  # the cache for a prompt
 
@@ -143,7 +143,7 @@ def score_task(
     task: Task,
     side_cuts: Sequence[SideCuts],
     open_cache: OpenCache = lambda prompt: None,
-    advance: Callable[[int], None] = lambda count: None,
+    advance: Advance = lambda count: None,
 ) -> dict[Combination, Scores]:
     """Score `task` at every combination that `side_cuts` need, encoding each text and scoring each combination once."""
     combinations = sorted({one for sides in side_cuts for one in _combinations(task, sides)})

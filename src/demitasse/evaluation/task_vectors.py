@@ -12,6 +12,7 @@ from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.vectors import Vectors, unit_length
 from demitasse.evaluation.embedding_cache import EmbeddingCache, encode_layers
 from demitasse.evaluation.tasks import Task
+from demitasse.host.progress import Advance
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ def encode_sides(
     task: Task,
     layers: tuple[Collection[int], Collection[int]],
     open_cache: Callable[[str | None], EmbeddingCache | None] = lambda prompt: None,
-    advance: Callable[[int], None] = lambda count: None,
+    advance: Advance = lambda count: None,
 ) -> tuple[SideVectors, SideVectors]:
     """The vectors of both sides of `task`, each at its own numbers of `layers`; each text is encoded once."""
     texts = texts_of(task)

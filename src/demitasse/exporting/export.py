@@ -7,7 +7,7 @@ the bound it is refused and nothing is written.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from demitasse.exporting.graphs import block_graphs, whole_graph
 from demitasse.exporting.int8 import quantized
 from demitasse.host.atomic import new_folder
 from demitasse.host.bundled import corpus
-from demitasse.host.progress import progress_bar
+from demitasse.host.progress import Advance, progress_bar
 from demitasse.host.replacing import check_replaceable
 from demitasse.torch_model.torch_encoder import TorchEncoder
 
@@ -134,7 +134,7 @@ def export_traced(  # noqa: PLR0913 - those of export, and one
 
 
 def _blocks(
-    encoder: TorchEncoder, traced: Path | None, feeds: list[Values], advance: Callable[[int], None]
+    encoder: TorchEncoder, traced: Path | None, feeds: list[Values], advance: Advance
 ) -> Iterator[tuple[str, onnx.ModelProto]]:
     """Each block by name; in int8 if there are `feeds` to calibrate it on."""
     made: dict[str, onnx.ModelProto] = {}
@@ -158,7 +158,7 @@ def _read_graphs(folder: Path, names: Iterable[str]) -> Iterator[tuple[str, onnx
 
 
 def _whole(
-    encoder: TorchEncoder, _: Path | None, feeds: list[Values], advance: Callable[[int], None]
+    encoder: TorchEncoder, _: Path | None, feeds: list[Values], advance: Advance
 ) -> Iterator[tuple[str, onnx.ModelProto]]:
     """The one graph; in int8 if there are `feeds` to calibrate it on."""
     graph = whole_graph(encoder)

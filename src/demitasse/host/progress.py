@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from demitasse.arguments import flag
 
+Advance = Callable[[int], None]  # is called with the number of steps just done
+ProgressOption = bool | Advance | None  # whether to show a bar (`None`: on a terminal), or what to call instead of one
 PATIENCE = 1.5  # seconds before the bar appears
 
 
@@ -47,9 +49,7 @@ def progress_bar(label: str, total: int | None, *, show: bool | None = None) -> 
             bar.stop()
 
 
-def progress_over(
-    label: str, things: Iterable[object], *, show: bool | Callable[[int], None] | None
-) -> AbstractContextManager[Callable[[int], None]]:
+def progress_over(label: str, things: Iterable[object], *, show: ProgressOption) -> AbstractContextManager[Advance]:
     """`progress_bar` for each of `things`; a function that is given as `show` is called instead."""
     if callable(show):
         return nullcontext(show)

@@ -6,7 +6,7 @@ format costs is measured rather than guessed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from demitasse.evaluation.metrics import display_name
 from demitasse.evaluation.score_types import mean_of_groups
 from demitasse.evaluation.task_vectors import encode_sides, narrowed, texts_of
 from demitasse.evaluation.tasks import PairTask, Scores, Task
+from demitasse.host.progress import Advance
 from demitasse.planning.agreement import Reference, usable_texts
 from demitasse.planning.timing import Text
 
@@ -69,7 +70,7 @@ class TaskJudge:
         return sum(len(texts) for task in self.tasks for texts in texts_of(task).values())
 
     def qualities(
-        self, encoders: Mapping[str, Encoder], cuts: Sequence[Cut], kinds: Sequence[str], advance: Callable[[int], None]
+        self, encoders: Mapping[str, Encoder], cuts: Sequence[Cut], kinds: Sequence[str], advance: Advance
     ) -> Qualities:
         """The quality of every cut of every encoder for each kind of vectors, from one pass over the texts each."""
         groups = [task.group for task in self.tasks]
@@ -86,7 +87,7 @@ class TaskJudge:
         return Qualities(values, errors[0])
 
     def _scores(
-        self, encoder: Encoder, task: Task, cuts: Sequence[Cut], kinds: Sequence[str], advance: Callable[[int], None]
+        self, encoder: Encoder, task: Task, cuts: Sequence[Cut], kinds: Sequence[str], advance: Advance
     ) -> dict[tuple[Cut, str], Scores]:
         layers = {cut.layers for cut in cuts}
         sides = encode_sides(encoder, task, (layers, layers), advance=advance)
@@ -123,7 +124,7 @@ class AgreementJudge:
         return len(self.texts)
 
     def qualities(
-        self, encoders: Mapping[str, Encoder], cuts: Sequence[Cut], kinds: Sequence[str], advance: Callable[[int], None]
+        self, encoders: Mapping[str, Encoder], cuts: Sequence[Cut], kinds: Sequence[str], advance: Advance
     ) -> Qualities:
         """The quality of every cut of every encoder for each kind of vectors, from one pass over the texts each."""
         values: dict[QualityKey, float] = {}

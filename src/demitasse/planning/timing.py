@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from demitasse.host.progress import Advance
 from demitasse.planning.profile import Timing
 
 # Many short rounds rather than a few long ones: if other work disturbs some of them, the median stays the same.
@@ -82,7 +83,7 @@ def time_in_turns(
     rounds: int,
     seconds: float,
     clock: Callable[[], float],
-    advance: Callable[[int], None] = lambda steps: None,
+    advance: Advance = lambda steps: None,
 ) -> tuple[dict[Key, Timing], int]:
     """How long each of `encoders` takes, and the number of rounds that were timed.
 

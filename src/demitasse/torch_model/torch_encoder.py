@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from demitasse.arguments import flag, path
 from demitasse.cut import Cut
-from demitasse.encoding.batching import pace, token_batches, windows
+from demitasse.encoding.batching import pace, token_batches
 from demitasse.encoding.encoder import Encoder
 from demitasse.encoding.exits import Exit, narrow
 from demitasse.encoding.fingerprints import fingerprint, reading
@@ -34,6 +34,7 @@ from demitasse.encoding.token_tally import TokenTally
 from demitasse.encoding.vectors import Vectors
 from demitasse.encoding.word_processes import helped
 from demitasse.errors import FolderError
+from demitasse.host.progress import Advance
 from demitasse.torch_model.backbone import Backbone
 from demitasse.torch_model.cuda_streams import Lanes, Launched, to_host
 from demitasse.torch_model.device_tokens import DeviceTokens, to_device
@@ -216,16 +217,16 @@ class TorchEncoder(Encoder):
         return {depth: exit_readout(exit_, self.device) for depth, exit_ in self.exits.items()}
 
     def _embed_windows(
-        self, texts: Iterable[str], cuts: Sequence[Cut], prefix: str, tally: TokenTally, advance: Callable[[int], None]
+        self, parts: Iterable[list[str]], cuts: Sequence[Cut], prefix: str, tally: TokenTally, advance: Advance
     ) -> Iterator[dict[Cut, Vectors]]:
-        """The vectors of each window of `texts` at each of `cuts`.
+        """The vectors of each window of texts at each of `cuts`.
 
         A GPU computes one window while the next is tokenized and the one before is copied back.
         """
         depths = sorted({cut.layers for cut in cuts})
         ahead = 1 if self.device.type == "cuda" else 0
         launched: deque[Launched] = deque()
-        for packed in self._token_windows(texts, prefix, ahead):
+        for packed in self._token_windows(parts, prefix, ahead):
             tally.add(packed, self.max_seq_length)
             states = self._launch(packed, depths, prefix, advance)
             with torch.inference_mode():
@@ -238,10 +239,8 @@ class TorchEncoder(Encoder):
         while launched:
             yield finite(launched.popleft().fetched(), self._why_not_finite)
 
-    def _token_windows(self, texts: Iterable[str], prefix: str, ahead: int) -> Iterator[PackedTokens]:
-        """The token ids of each window of `texts`, made in another thread `ahead` windows in advance."""
-        feed = pace(self.runtime, self.device_kind)
-        parts = windows(checked(texts), feed.window, feed.characters, feed.first)
+    def _token_windows(self, parts: Iterable[list[str]], prefix: str, ahead: int) -> Iterator[PackedTokens]:
+        """The token ids of each window of texts, made in another thread `ahead` windows in advance."""
         if not ahead:
             yield from (self.reader.read(part, prefix) for part in parts)
             return
@@ -276,9 +275,7 @@ class TorchEncoder(Encoder):
                 "copy the tokenizer that belongs to it"
             )
 
-    def _launch(
-        self, packed: PackedTokens, depths: Sequence[int], prefix: str, advance: Callable[[int], None]
-    ) -> dict[int, Tensor]:
+    def _launch(self, packed: PackedTokens, depths: Sequence[int], prefix: str, advance: Advance) -> dict[int, Tensor]:
         """The states of texts in order, computed in batches of similar length; a GPU may still be computing them."""
         mind_fork(self.device)
         prompt_tokens = 0 if self.pooling.include_prompt else self.reader.prompt_tokens(prefix)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -10,6 +10,7 @@ import torch
 from demitasse.encoding.exits import Exit, Moments, choose_exit
 from demitasse.encoding.teacher_space import SpaceTeacher, TeacherSpace, turned
 from demitasse.encoding.vectors import Vectors, unit_length
+from demitasse.host.progress import Advance
 from demitasse.torch_model.torch_encoder import TorchEncoder
 from demitasse.training import refine_exits as refining
 from demitasse.training.fit_exits import HELD_OUT_EVERY, HELD_OUT_ROWS, WINDOW
@@ -31,7 +32,7 @@ def fit_space(  # noqa: PLR0913 - what, of what, and how
     order: bool,
     seed: int,
     device: torch.device,
-    advance: Callable[[int], None],
+    advance: Advance,
 ) -> TeacherSpace:
     """The space of at most `dims` that keeps most of the teachers' joined vectors (N, T).
 

@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from demitasse.encoding.exits import Exit
 from demitasse.encoding.vectors import Vectors
+from demitasse.host.progress import Advance
 from demitasse.objectives.losses import cosine_distance, similarity_divergence, similarity_targets
 
 TEMPERATURE = 0.03
@@ -26,9 +27,7 @@ ACROSS = 2.0  # weight of similarities to full-depth embeddings: keeps depths co
 ANCHOR = 5.0  # weight of the cosine to the text's own full-depth embedding
 
 
-def learn_order(
-    embeddings: Vectors, seed: int, advance: Callable[[int], None], device: torch.device | str = "cpu"
-) -> Vectors:
+def learn_order(embeddings: Vectors, seed: int, advance: Advance, device: torch.device | str = "cpu") -> Vectors:
     """A rotation (D, D), to be applied as embeddings @ rotation, after which prefixes keep most of the similarities."""
     vectors = torch.from_numpy(embeddings).to(device)
     dims = vectors.shape[1]
@@ -56,7 +55,7 @@ def refine_exits(
     states: Mapping[int, Vectors],
     targets: Vectors,
     seed: int,
-    advance: Callable[[int], None],
+    advance: Advance,
 ) -> dict[int, Exit]:
     """`exits` after a short distillation of the similarities between `targets`, the full-depth embeddings.
 
@@ -89,7 +88,7 @@ def _descend(
     count: int,
     plan: tuple[int, int, float],
     seed: int,
-    advance: Callable[[int], None],
+    advance: Advance,
 ) -> None:
     """Adam with a rate that falls to zero, on random batches of `count` texts; a seed always gives the same result."""
     steps, size, rate = plan
