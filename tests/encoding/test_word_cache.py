@@ -21,8 +21,8 @@ LIMIT = 16
 
 
 def fresh() -> tuple[Tokenizer, WordCache]:
-    tokenizer = Tokenizer.from_file(str(BUILT_IN / TOKENIZER))
-    cache = word_cache_for(tokenizer, LIMIT)
+    tokenizer, own = (Tokenizer.from_file(str(BUILT_IN / TOKENIZER)) for _ in range(2))
+    cache = word_cache_for(own, LIMIT)
     assert cache is not None
     tokenizer.no_padding()
     tokenizer.enable_truncation(LIMIT)
@@ -171,12 +171,14 @@ def test_words_that_collide_for_every_base_have_their_own_tokens(monkeypatch: py
     other = word.translate(str.maketrans("ab", "ba"))
     base = int(cache._powers[1])
     assert hash_with(base, word) == hash_with(base, other)
-    seen: list[list[bytes]] = []
-    real = cache._tokens_of
-    monkeypatch.setattr(cache, "_tokens_of", lambda words: seen.append(words) or real(words))
+    seen: list[int] = []
+    real = cache._words.tokens
+    monkeypatch.setattr(
+        cache._words, "tokens", lambda letters, lengths: seen.append(len(lengths)) or real(letters, lengths)
+    )
     texts = [word, other] * 20
     assert ids_of(cache.tokenize(texts)) == [encoding.ids for encoding in tokenizer.encode_batch(texts)]
-    assert len({len(words) for words in seen}) == 2  # the first was learned, the others corrected
+    assert len(set(seen)) == 2  # the first was learned, the others corrected
 
 
 def test_every_cache_has_a_base_of_its_own() -> None:

@@ -20,6 +20,18 @@ class Batch(NamedTuple):
     mask: Ids
 
 
+def ranges(starts: Ids, lengths: Ids) -> Ids:
+    """The numbers from each of `starts` on, as many as its length says, one run after another.
+
+    >>> ranges(np.array([7, 2]), np.array([3, 1])).tolist()
+    [7, 8, 9, 2]
+    """
+    before = np.cumsum(lengths) - lengths
+    numbers: Ids = np.repeat(starts - before, lengths)
+    numbers += np.arange(len(numbers))
+    return numbers
+
+
 @dataclass(frozen=True, eq=False)
 class PackedTokens:
     """Token ids of many texts in one array: text i has `lengths[i]` of them, starting at `starts[i]`.
@@ -69,9 +81,8 @@ class PackedTokens:
     def ordered(self, order: npt.NDArray[np.int64]) -> PackedTokens:
         """All the texts in another order, their ids too."""
         lengths = self.lengths[order]
-        starts = np.cumsum(lengths) - lengths
-        sources = np.arange(len(self.ids)) + np.repeat(self.starts[order] - starts, lengths)
-        return PackedTokens(self.ids[sources], starts, lengths, self.whole_lengths[order])
+        ids = self.ids[ranges(self.starts[order], lengths)]
+        return PackedTokens(ids, np.cumsum(lengths) - lengths, lengths, self.whole_lengths[order])
 
     @property
     def truncated(self) -> npt.NDArray[np.bool_]:

@@ -25,8 +25,9 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from demitasse.encoding.packed_tokens import PackedTokens
+from demitasse.encoding.packed_tokens import PackedTokens, ranges
 from demitasse.encoding.tokenizer_errors import told
+from demitasse.encoding.word_tokens import WordTokenizer
 
 REMEMBERED = 200_000  # words; with more, the cache starts empty again
 POOL = 4_000_000  # tokens of those words, likewise
@@ -51,7 +52,7 @@ class WordCache:
     """A `BatchTokenizer` that gives what its tokenizer gives, from the words it remembers."""
 
     def __init__(self, tokenizer: Tokenizer, max_tokens: int, first: list[int], last: list[int]) -> None:
-        self._tokenizer = tokenizer
+        self._tokenizer, self._words = tokenizer, WordTokenizer(tokenizer)
         # Such as [MASK]: matched before the text is split, so punctuation inside one must not split it.
         self._added = [token.content.encode() for token in tokenizer.get_added_tokens_decoder().values()]
         self._max_tokens = max_tokens
@@ -151,10 +152,12 @@ class WordCache:
             with memory.lock:
                 numbers = memory.find(hashes)  # another thread may have added them meanwhile
                 unseen = np.flatnonzero(numbers < 0)
-                new = {int(hashes[index]): index for index in unseen}
-                words = [raw[starts[index] : ends[index]].tobytes() for index in new.values()]
-                memory.learn(np.array(list(new), np.uint64), words, self._tokens_of(words))
-                numbers[unseen] = memory.find(hashes[unseen])
+                if len(unseen):
+                    new, first = np.unique(hashes[unseen], return_index=True)
+                    begins, lengths = starts[unseen[first]], (ends - starts)[unseen[first]]
+                    letters = raw[ranges(begins, lengths)]
+                    memory.learn(new, letters, lengths, self._words.tokens(letters, lengths))
+                    numbers[unseen] = memory.find(hashes[unseen])
         return numbers
 
     def _correct(self, memory: _Memory, numbers: _Int, letters: npt.NDArray[np.uint8], lengths: _Int) -> None:
@@ -164,13 +167,10 @@ class WordCache:
         """
         different = memory.different(numbers, letters, lengths)
         if len(different):
-            ends = np.cumsum(lengths)
-            words = [letters[ends[index] - lengths[index] : ends[index]].tobytes() for index in different]
+            own = lengths[different]
+            of_words = letters[ranges((np.cumsum(lengths) - lengths)[different], own)]
             with memory.lock:
-                numbers[different] = memory.append(words, self._tokens_of(words))
-
-    def _tokens_of(self, words: list[bytes]) -> list[list[int]]:
-        return self._ids([word.decode() for word in words])
+                numbers[different] = memory.append(of_words, own, self._words.tokens(of_words, own))
 
     def _ids(self, texts: list[str]) -> list[list[int]]:
         with told("the model's tokenizer fails"):
@@ -242,36 +242,37 @@ class _Memory:
     def different(self, numbers: _Int, letters: npt.NDArray[np.uint8], lengths: _Int) -> _Int:
         """The indices of words that are not the word of their number; `letters` are the bytes of all of them."""
         wrong = self._letter_counts[numbers] != lengths
-        sources = np.repeat(self._letter_starts[numbers] - (np.cumsum(lengths) - lengths), lengths)
-        sources += np.arange(len(letters))
         # A word of another length may reach past the end of the last one.
-        unlike = self._letters.take(sources, mode="clip") != letters
+        unlike = self._letters.take(ranges(self._letter_starts[numbers], lengths), mode="clip") != letters
         if unlike.any():
             wrong[np.repeat(np.arange(len(lengths)), lengths)[unlike]] = True
         return np.flatnonzero(wrong)
 
-    def learn(self, hashes: _Hash, words: list[bytes], tokens: list[list[int]]) -> None:
-        """Add new words, each with its tokens, to be found by their hashes.
+    def learn(self, hashes: _Hash, letters: npt.NDArray[np.uint8], lengths: _Int, tokens: PackedTokens) -> None:
+        """Add new words, each with its tokens, to be found by their hashes, which all differ.
 
         One thread at a time, but others may be looking words up: the tokens must be there before the words are.
         """
-        numbers = self.append(words, tokens).tolist()
-        for number, slot, value in zip(numbers, _slots(hashes).tolist(), hashes, strict=True):
-            while self._numbers[slot] >= 0:
-                slot = (slot + 1) & (len(self._hashes) - 1)
-            self._hashes[slot], self._numbers[slot] = value, number
+        numbers, slots = self.append(letters, lengths, tokens), _slots(hashes)
+        pending = np.arange(len(hashes))
+        while len(pending):
+            free = pending[self._numbers[slots[pending]] < 0]
+            placed = free[np.unique(slots[free], return_index=True)[1]]  # one where several want a slot
+            self._hashes[slots[placed]] = hashes[placed]
+            self._numbers[slots[placed]] = numbers[placed]
+            pending = pending[self._hashes[slots[pending]] != hashes[pending]]
+            slots[pending] = (slots[pending] + 1) & (len(self._hashes) - 1)
 
-    def append(self, words: list[bytes], tokens: list[list[int]]) -> _Int:
+    def append(self, letters: npt.NDArray[np.uint8], lengths: _Int, tokens: PackedTokens) -> _Int:
         """Number words that are not to be found by their hash; one thread at a time."""
-        new, known = PackedTokens.of(tokens), len(self.counts)
-        lengths = np.fromiter(map(len, words), np.int64, len(words))
-        starts = len(self.tokens) + new.starts
+        known = len(self.counts)
+        starts = len(self.tokens) + tokens.starts
         self._letter_starts = np.concatenate([self._letter_starts, len(self._letters) + np.cumsum(lengths) - lengths])
-        self._letters = np.concatenate([self._letters, np.frombuffer(b"".join(words), np.uint8)])
+        self._letters = np.concatenate([self._letters, letters])
         self._letter_counts = np.concatenate([self._letter_counts, lengths])
-        self.tokens = np.concatenate([self.tokens, new.ids])
+        self.tokens = np.concatenate([self.tokens, tokens.ids])
         self.starts = np.concatenate([self.starts, starts])
-        self.counts = np.concatenate([self.counts, new.lengths])
+        self.counts = np.concatenate([self.counts, tokens.lengths])
         return np.arange(known, len(self.counts))
 
 
