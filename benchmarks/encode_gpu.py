@@ -7,7 +7,9 @@ MODEL is a sentence-transformers folder. SENTENCES has one text per line, PASSAG
 the first time costs most (new words, new shapes, memory), so each method runs in a process of its own, in turns, and
 encodes new texts once. A million sentences, made from SENTENCES by exchanging two words of each for others, are timed
 with an encoder that was just loaded, so that what it starts to help it is counted too; the peers encode a twentieth of
-them. All give float32 vectors on the host and compute in the same number format. "again" is the same texts once more.
+them. "embed" is `demitasse embed` of the same million, from a text file to a Parquet dataset of int8 vectors, with an
+encoder that was just loaded; it needs pyarrow. All others give float32 vectors on the host, and all compute in the same
+number format. "again" is the same texts once more.
 
 sentence-transformers runs at the best of its batch sizes and slices layers by hand. The plain loop is what one would
 write by hand: one call of the tokenizers library, length-sorted batches of 131,072 tokens, no waiting between batches.
@@ -22,6 +24,7 @@ import platform
 import random
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +33,7 @@ from typing import Any
 import numpy as np
 import torch
 
+Encode = Callable[[list[str]], np.ndarray]
 BATCH_SIZES = (256, 1024)  # smaller ones were slower in every earlier run
 PEERS = ("sentence-transformers", "plain loop")
 SHARE = 20  # peers encode one in so many of the million
@@ -83,16 +87,18 @@ def plain_loop(model: Any, texts: list[str]) -> np.ndarray:
     return vectors
 
 
-def encoders(method: str, model: str, layers: int, dtype: str) -> Callable[[int], Callable[[list[str]], np.ndarray]]:
+def encoders(
+    method: str, model: str, layers: int, device: str, dtype: str
+) -> Callable[[int], Callable[[list[str]], np.ndarray]]:
     """Makes an encoder for a batch size, which only sentence-transformers looks at."""
     if method == "demitasse":
         import demitasse as dt
 
-        ours = dt.load(model, device="cuda", dtype=dtype).cut(layers=layers)
+        ours = dt.load(model, device=device, dtype=dtype).cut(layers=layers)
         return lambda _: lambda texts: np.asarray(ours.encode(texts, progress=False))
     from sentence_transformers import SentenceTransformer
 
-    peer = SentenceTransformer(model, device="cuda", model_kwargs={"dtype": getattr(torch, dtype)})
+    peer = SentenceTransformer(model, device=device, model_kwargs={"dtype": getattr(torch, dtype)})
     encoder = peer[0].auto_model.encoder
     encoder.layer = encoder.layer[:layers]
     if method == "plain loop":
@@ -100,8 +106,23 @@ def encoders(method: str, model: str, layers: int, dtype: str) -> Callable[[int]
     return lambda size: lambda texts: np.asarray(peer.encode(texts, batch_size=size, show_progress_bar=False))
 
 
-def timed(encode: Callable[[list[str]], np.ndarray], texts: list[str]) -> tuple[float, np.ndarray]:
-    torch.cuda.synchronize()
+def embed_rate(model: str, layers: int, device: str, dtype: str, texts: list[str]) -> float:
+    """Texts per second of `demitasse embed`, files and all."""
+    import demitasse as dt
+
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "texts.txt")
+        source.write_text("\n".join(texts), encoding="utf-8")
+        encoder = dt.load(model, device=device, dtype=dtype).cut(layers=layers)
+        begun = time.perf_counter()
+        summary = dt.embed_corpus(encoder, source, Path(folder, "out"), dt.CorpusOptions(vectors="int8"))
+        assert summary.counts.rows == len(texts)
+        return len(texts) / (time.perf_counter() - begun)
+
+
+def timed(encode: Encode, texts: list[str]) -> tuple[float, np.ndarray]:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     begun = time.perf_counter()
     vectors = encode(texts)
     return len(texts) / (time.perf_counter() - begun), vectors
@@ -109,7 +130,8 @@ def timed(encode: Callable[[list[str]], np.ndarray], texts: list[str]) -> tuple[
 
 def one_turn(method: str, layers: int, options: argparse.Namespace) -> dict[str, Any]:
     """Texts per second of each set, the first time and again, and some vectors to compare."""
-    make = encoders(method, str(options.model), layers, options.dtype)
+    how = (str(options.model), layers, options.device, options.dtype)
+    make = encoders(method, *how)
     sets = {name: read_lines(getattr(options, name)) for name in ("sentences", "passages")}
     found: dict[str, Any] = {}
     for name, texts in sets.items():
@@ -127,8 +149,8 @@ def one_turn(method: str, layers: int, options: argparse.Namespace) -> dict[str,
             found[name]["batch"] = best
     million = varied(sets["sentences"], options.million)
     if method == "demitasse":
-        fresh = encoders(method, str(options.model), layers, options.dtype)(0)  # nothing remembered, nothing started
-        found["million"] = {"new": timed(fresh, million)[0]}
+        fresh = encoders(method, *how)(0)  # nothing remembered, nothing started
+        found["million"] = {"new": timed(fresh, million)[0], "embed": embed_rate(*how, million)}
     else:
         encode = make(found["sentences"].get("batch", 0))
         found["million"] = {"new": timed(encode, million[: len(million) // SHARE])[0]}
@@ -145,6 +167,11 @@ def compared(turns: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
         if name != "million":
             row["demitasse, again"] = float(np.median([turn[name]["again"] for turn in turns["demitasse"]]))
             row["sentence-transformers batch"] = turns["sentence-transformers"][-1][name]["batch"]
+        else:
+            row["embed"] = float(np.median([turn[name]["embed"] for turn in turns["demitasse"]]))
+            row["embed by encode"] = float(
+                np.median([turn[name]["embed"] / turn[name]["new"] for turn in turns["demitasse"]])
+            )
         ratios = [
             ours[name]["new"] / peer[name]["new"]
             for ours, peer in zip(turns["demitasse"], turns["sentence-transformers"], strict=True)
@@ -171,6 +198,7 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("--sentences", type=Path, required=True)
     parser.add_argument("--passages", type=Path, required=True)
+    parser.add_argument("--device", default="cuda", help="cpu only tries the script")
     parser.add_argument("--dtype", default="float16")
     parser.add_argument("--layers", type=int, nargs="+", default=[6, 1])
     parser.add_argument("--rounds", type=int, default=3)
@@ -188,7 +216,7 @@ def main() -> None:
     import demitasse as dt
 
     result: dict[str, Any] = {
-        "device": torch.cuda.get_device_name(),
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "python": platform.python_version(),
         "versions": {
             "demitasse": dt.__version__,
