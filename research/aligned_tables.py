@@ -19,6 +19,7 @@ LABELS = {
 }
 SETS = Path(__file__).parent / "results" / "evaluation-sets.json"
 RELEASED_STS = Path(__file__).parent / "results" / "sts-minilm-raw.json"
+LIMITS = Path(__file__).parent / "results" / "aligned-limits.json"
 TUNED = Path(__file__).parent / "results" / "aligned-tuned-teachers.json"
 DEV = ("reqa-squad-dev", "medline", "nqswap", "bioasq", "climatefever", "questions", "quora-search")
 TEST = ("hotpotqa-500", "scifact")
@@ -88,6 +89,26 @@ def aligned_tuned() -> list[str]:
     for row in json.loads(TUNED.read_text())["mixtures"]:
         lines.append(f"| `{row['teachers']}` | " + " | ".join(f"{row[name]:.3f}" for name in sets) + " |")
     return lines
+
+
+def aligned_limits() -> list[str]:
+    """Teachers, their vectors turned to fewer dims, the built-in model, and exits that read several depths."""
+    rows = json.loads(LIMITS.read_text())["rows"]
+    sets = [*rows[0]["scores"]]
+    lines = ["| | " + " | ".join(sets) + " |", "|---|" + "---|" * len(sets)]
+    return lines + [
+        f"| {row['name']} | " + " | ".join(f"{100 * row['scores'][name]:.1f}" for name in sets) + " |" for row in rows
+    ]
+
+
+def aligned_nearness() -> list[str]:
+    """How near exits come to the teachers' vectors: training texts that were held out, and each dev set."""
+    rows = [row for row in json.loads(LIMITS.read_text())["rows"] if "cosines" in row]
+    sets = [*rows[0]["cosines"]]
+    lines = ["| | " + " | ".join(sets) + " |", "|---|" + "---|" * len(sets)]
+    return lines + [
+        f"| {row['name']} | " + " | ".join(f"{row['cosines'][name]:.3f}" for name in sets) + " |" for row in rows
+    ]
 
 
 def evaluation_sets() -> list[str]:

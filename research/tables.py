@@ -17,6 +17,8 @@ from typing import Any
 
 from aligned_tables import (
     aligned_dev,
+    aligned_limits,
+    aligned_nearness,
     aligned_searches,
     aligned_teachers,
     aligned_tests,
@@ -307,6 +309,8 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "parity": parity,
     "elastic experiments": elastic_experiments,
     "aligned dev": aligned_dev,
+    "aligned limits": aligned_limits,
+    "aligned nearness": aligned_nearness,
     "aligned searches": aligned_searches,
     "aligned teachers": aligned_teachers,
     "aligned tests": aligned_tests,
