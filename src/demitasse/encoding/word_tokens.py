@@ -8,6 +8,7 @@ the tokens: those that go on with one have a prefix (`##`), which no plain word 
 from __future__ import annotations
 
 import string
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -31,15 +32,19 @@ class WordTokenizer:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        # Of each token, whether it goes on with a word; `None` where words cannot be strung together.
-        self._goes_on: npt.NDArray[np.bool_] | None = None
-        prefix = str(tokenizer.model.continuing_subword_prefix)
-        added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
+
+    @cached_property
+    def _goes_on(self) -> npt.NDArray[np.bool_] | None:
+        """Of each token, whether it goes on with a word; `None` where words cannot be strung together."""
+        prefix = str(self._tokenizer.model.continuing_subword_prefix)
+        added = [token.content for token in self._tokenizer.get_added_tokens_decoder().values()]
         # What has punctuation in it is found neither in a plain word nor, as an added token, in several of them.
-        if all(set(string.punctuation) & set(text) for text in [prefix, *added]):
-            vocabulary = tokenizer.get_vocab(with_added_tokens=True)
-            self._goes_on = np.zeros(max(vocabulary.values(), default=0) + 1, np.bool_)
-            self._goes_on[[number for token, number in vocabulary.items() if token.startswith(prefix)]] = True
+        if not all(set(string.punctuation) & set(text) for text in [prefix, *added]):
+            return None
+        vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
+        goes_on = np.zeros(max(vocabulary.values(), default=0) + 1, np.bool_)
+        goes_on[[number for token, number in vocabulary.items() if token.startswith(prefix)]] = True
+        return goes_on
 
     def tokens(self, letters: _Bytes, lengths: _Int) -> PackedTokens:
         """The tokens of each word; `letters` are the bytes of all words, one word after the other."""
