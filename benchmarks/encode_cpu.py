@@ -45,7 +45,16 @@ GRIDS = {
     "fastembed": "sts-minilm-raw",
 }
 ROUNDS = 5
-LIBRARIES = ("demitasse", "onnxruntime", "tokenizers", "torch", "transformers", "sentence-transformers", "fastembed")
+LIBRARIES = (
+    "demitasse",
+    "onnxruntime",
+    "tokenizers",
+    "torch",
+    "transformers",
+    "sentence-transformers",
+    "fastembed",
+    "model2vec",
+)
 SINGLE = 200  # sentences encoded one at a time
 
 # A fresh process: imports, loading and the first vector; then the memory after all the sentences.
