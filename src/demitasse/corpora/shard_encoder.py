@@ -15,7 +15,7 @@ from demitasse.corpora.options import VECTOR, CorpusOptions
 from demitasse.corpora.shard_rows import ShardRows
 from demitasse.data.parquet_vectors import METADATA_KEY, typed_array, vector_facts
 from demitasse.encoding.encoder import Encoder
-from demitasse.encoding.groups import encode_groups
+from demitasse.encoding.groups import EncodedGroup, encode_groups
 from demitasse.encoding.token_tally import TokenTally
 from demitasse.encoding.vectors import STORAGE_TYPES, Stored, Vectors, store
 from demitasse.encoding.vectors import columns as stored_columns
@@ -55,9 +55,10 @@ class ShardEncoder:
 
         The encoder sorts texts by length in windows of thousands, and more gains nothing.
         """
-        kind, dims = self.options.vectors, self.encoder.full.dims
-        for group in encode_groups(self.encoder, shards, self._prefix, advance):
-            yield Encoded(group.windows, group.tally, kind, dims)
+        return map(self._encoded, encode_groups(self.encoder, shards, self._prefix, advance))
+
+    def _encoded(self, group: EncodedGroup) -> Encoded:
+        return Encoded(group.windows, group.tally, self.options.vectors, self.encoder.full.dims)
 
     @property
     def _prefix(self) -> str:

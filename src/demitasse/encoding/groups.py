@@ -52,8 +52,8 @@ def encode_groups(
             group.whole = True
 
     for vectors in encoder._embed_windows(windows(), [cut], prefix, tallies, advance):
-        group = next(group for group in begun if group.sizes)
-        group.take(vectors[cut], tallies)
+        # No variable holds a group: its vectors would stay in memory while the next one is computed.
+        next(group for group in begun if group.sizes).take(vectors[cut], tallies)
         while begun and begun[0].done:
             yield begun.popleft().encoded
     yield from (group.encoded for group in begun)
