@@ -43,6 +43,8 @@ class CleanInstall:
     def __init__(self, distribution: Path, folder: Path) -> None:
         self.folder = folder
         subprocess.run([sys.executable, "-m", "venv", str(folder / "env")], check=True)
+        # pip, setuptools and what comes with them, such as pkg_resources.
+        self._given = {path.name for path in self._packages.iterdir()}
         pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         constraints = ["--constraint", str(ROOT / "constraints.txt")]
         self._run(self.program("python"), *pip, *constraints, str(distribution.resolve()))
@@ -62,10 +64,14 @@ class CleanInstall:
 
     def megabytes(self) -> float:
         """The size of all packages, without what every environment starts with."""
+        added = [path for path in self._packages.iterdir() if path.name not in self._given]
+        files = [path for one in added for path in (one, *one.rglob("*")) if path.is_file()]
+        return sum(path.stat().st_size for path in files) / 1e6
+
+    @property
+    def _packages(self) -> Path:
         (packages,) = (self.folder / "env").rglob("site-packages")
-        files = (path for path in packages.rglob("*") if path.is_file())
-        counted = (path for path in files if path.relative_to(packages).parts[0] not in ("pip", "setuptools"))
-        return sum(path.stat().st_size for path in counted) / 1e6
+        return packages
 
     def check(self) -> None:
         """Encode from Python and from a shell, without any of the heavy packages."""
