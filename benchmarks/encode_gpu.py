@@ -87,9 +87,7 @@ def plain_loop(model: Any, texts: list[str]) -> np.ndarray:
     return vectors
 
 
-def encoders(
-    method: str, model: str, layers: int, device: str, dtype: str
-) -> Callable[[int], Callable[[list[str]], np.ndarray]]:
+def encoders(method: str, model: str, layers: int, device: str, dtype: str) -> Callable[[int], Encode]:
     """Makes an encoder for a batch size, which only sentence-transformers looks at."""
     if method == "demitasse":
         import demitasse as dt

@@ -51,7 +51,7 @@ def test_each_group_is_counted_by_itself(any_encoder: Encoder) -> None:
     assert sum(done) == sum(map(len, groups))
 
 
-def test_the_next_group_is_taken_before_a_group_is_done_and_no_others(encoder: Encoder) -> None:
+def test_the_next_group_is_taken_before_a_group_is_done_and_no_others() -> None:
     blocks = dt.load().cut(0, 32)
     taken: list[int] = []
 

@@ -53,13 +53,13 @@ def test_words_of_any_kind(words: list[str]) -> None:
 
 def test_many_words_are_read_as_a_few_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     words = [*PLAIN, *(f"{word}{number}" for number, word in enumerate(PLAIN))]
-    real, asked = WordTokenizer._ids, list[int]()
+    real, asked = WordTokenizer.ids, list[int]()
 
     def counting(self: WordTokenizer, texts: list[str]) -> list[list[int]]:
         asked.append(len(texts))
         return real(self, texts)
 
-    monkeypatch.setattr(WordTokenizer, "_ids", counting)
+    monkeypatch.setattr(WordTokenizer, "ids", counting)
     assert tokens(BERT, words) == by_itself(BERT, words)
     assert asked == [8]
 

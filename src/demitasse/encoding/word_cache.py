@@ -26,7 +26,6 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from demitasse.encoding.packed_tokens import PackedTokens, ranges
-from demitasse.encoding.tokenizer_errors import told
 from demitasse.encoding.word_tokens import WordTokenizer
 
 REMEMBERED = 200_000  # words; with more, the cache starts empty again
@@ -118,7 +117,7 @@ class WordCache:
 
     def _few(self, texts: list[str]) -> PackedTokens:
         room, first, last = self._room, self._first.tolist(), self._last.tolist()
-        ids = self._ids(texts)
+        ids = self._words.ids(texts)
         around = len(first) + len(last)
         return PackedTokens.of([[*first, *own[:room], *last] for own in ids], [len(own) + around for own in ids])
 
@@ -171,10 +170,6 @@ class WordCache:
             of_words = letters[ranges((np.cumsum(lengths) - lengths)[different], own)]
             with memory.lock:
                 numbers[different] = memory.append(of_words, own, self._words.tokens(of_words, own))
-
-    def _ids(self, texts: list[str]) -> list[list[int]]:
-        with told("the model's tokenizer fails"):
-            return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
     def _joined(self, memory: _Memory, words: _Int, opening: _Int) -> PackedTokens:
         """The tokens of `words`, where those at `opening` start a text, with the special tokens around each text."""

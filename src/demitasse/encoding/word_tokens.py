@@ -74,7 +74,7 @@ class WordTokenizer:
         ends = np.append(0, np.cumsum(lengths + 1))[[*range(0, count, share), count]].tolist()
         text = spaced.tobytes().decode("ascii")
         runs = [text[begin:end] for begin, end in pairwise(ends)]
-        ids = np.concatenate([np.array(one, np.int32) for one in self._ids(runs)])
+        ids = np.concatenate([np.array(one, np.int32) for one in self.ids(runs)])
         starts = np.flatnonzero(~goes_on[ids])
         assert len(starts) == count
         counts = np.diff(starts, append=len(ids))
@@ -84,8 +84,9 @@ class WordTokenizer:
         ends = np.cumsum(lengths).tolist()
         data = letters.tobytes()
         words = [data[end - size : end].decode() for end, size in zip(ends, lengths.tolist(), strict=True)]
-        return PackedTokens.of(self._ids(words))
+        return PackedTokens.of(self.ids(words))
 
-    def _ids(self, texts: list[str]) -> list[list[int]]:
+    def ids(self, texts: list[str]) -> list[list[int]]:
+        """The tokens of each text, whatever is in it, without special tokens."""
         with told("the model's tokenizer fails"):
             return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
