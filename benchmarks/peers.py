@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +22,8 @@ def sentence_transformers(model: str, layers: int, batch_size: int = 32) -> Enco
 
 def token_states_graph(model: str, folder: Path) -> None:
     """The ONNX model that the peers below want: token ids to token states, as their hubs offer it."""
+    import shutil
+
     import torch
     from transformers import AutoModel
 
@@ -96,13 +95,6 @@ def fastembed(folder: Path) -> Encode:
     return lambda texts: np.array(list(model.embed(texts, batch_size=32)), np.float32)
 
 
-def copied_without_padding(model: Path, to: Path) -> None:
-    """Some copies of the model pad every text to 128 tokens, and a static model would average what pads."""
-    shutil.copytree(model, to)
-    path = to / "tokenizer.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "padding": None, "truncation": None}))
-
-
 def model2vec(model: str, folder: Path) -> Encode:
     """A static model distilled here, since ready ones must be fetched."""
     from model2vec import StaticModel
@@ -110,8 +102,6 @@ def model2vec(model: str, folder: Path) -> Encode:
     if not folder.exists():
         from model2vec.distill import distill
 
-        with tempfile.TemporaryDirectory() as plain:
-            copied_without_padding(Path(model), Path(plain, "model"))
-            distill(str(Path(plain, "model")), pca_dims=256).save_pretrained(str(folder))
+        distill(model, pca_dims=256).save_pretrained(str(folder))
     static = StaticModel.from_pretrained(str(folder))
     return lambda texts: static.encode(texts)
